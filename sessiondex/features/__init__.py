@@ -1,0 +1,1 @@
+"""Tools for models, and what installs and serves them."""

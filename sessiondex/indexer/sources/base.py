@@ -1,0 +1,133 @@
+"""What every session format implements, and the file that it reads.
+
+A format is one module with one `Format` object; adding one is adding a module, its line in
+`sources.FORMATS`, and its tests. Nothing here knows of libraries, indexes or stores.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from sessiondex.model import Record, SessionHeader
+
+HEAD_BYTES = 64 * 1024
+"""How much of a file's decompressed beginning a format may look at to recognise it."""
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(slots=True)
+class SourceFile:
+    """One file on disk that may hold sessions; opens through compression."""
+
+    path: Path
+    home: Path | None = None
+    """The agent's home or root folder under which discovery found it."""
+    options: SourceOptions = field(default_factory=lambda: SourceOptions())
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the file is a Zstandard stream (by its magic number, never its name)."""
+        with open(self.path, "rb") as file:
+            return file.read(4) == ZSTD_MAGIC
+
+    def open(self, offset: int = 0) -> BinaryIO:
+        """Opens the decompressed stream at a byte offset; buffered, read-only."""
+        file = open(self.path, "rb")
+        if file.read(4) != ZSTD_MAGIC:
+            file.seek(offset)
+            return file
+        import zstandard
+
+        file.seek(0)
+        stream = zstandard.ZstdDecompressor().stream_reader(
+            file, read_across_frames=True, closefd=True
+        )
+        remaining = offset
+        while remaining:
+            skipped = len(stream.read(min(remaining, 1 << 20)))
+            if not skipped:
+                break
+            remaining -= skipped
+        return io.BufferedReader(stream, 1 << 18)  # type: ignore[arg-type]
+
+    def head(self) -> bytes:
+        """The first `HEAD_BYTES` of the decompressed stream."""
+        with self.open() as file:
+            return file.read(HEAD_BYTES)
+
+
+@dataclass(slots=True)
+class SourceOptions:
+    """What a host may set for reading."""
+
+    record_bytes: int = 32 * 1024 * 1024
+    """A larger record is numbered, not loaded, and reported as oversized."""
+    document_bytes: int = 512 * 1024 * 1024
+    """A larger JSON document is refused: it must be held in memory to be parsed."""
+
+
+@dataclass(slots=True)
+class SessionStub:
+    """One session that a file holds, before it is parsed."""
+
+    session_id: str
+    selector: str = ""
+    """Which one inside the file ('' where a file is one session)."""
+
+
+class Parser(Protocol):
+    """Reads the records of one session from where it stopped before."""
+
+    header: SessionHeader
+    """Complete once `records` is exhausted."""
+
+    def records(self) -> Iterator[Record]:
+        """Yields every record after the resume point, in order, the provisional tail last."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able resume state after the last *committed* record that was yielded.
+
+        Holds at least `offset` (bytes of the decompressed stream), `number` (of the next
+        record) and `line`; for documents `number` alone counts.
+        """
+        ...
+
+
+class Format(Protocol):
+    """One session format."""
+
+    name: str
+    agent: str
+    parser_version: int
+    is_line_format: bool
+    """True: append-only lines, refreshed from a byte offset. False: a document, read whole."""
+
+    def matches(self, head: bytes, source: SourceFile) -> bool:
+        """Whether the content is of this format. Never decides by extension."""
+        ...
+
+    def stubs(self, source: SourceFile) -> list[SessionStub]:
+        """The sessions that the file holds, in order."""
+        ...
+
+    def parser(
+        self, source: SourceFile, stub: SessionStub, state: dict[str, Any] | None = None
+    ) -> Parser:
+        """A parser from the beginning, or from a state that `Parser.state` gave."""
+        ...
+
+    def resume_command(self, header: SessionHeader) -> list[str] | None:
+        """The agent's own command that resumes the session; None where there is none."""
+        ...
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """The path with links resolved, as sources are known by."""
+    return Path(os.path.realpath(path))

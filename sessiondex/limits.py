@@ -1,0 +1,51 @@
+"""Every limit of the product, in one place; `sessiondex limits` prints this table."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Limit(NamedTuple):
+    """One limit: what is asked for when nothing is said, and the most that is served."""
+
+    name: str
+    unit: str
+    default: int
+    maximum: int
+    what: str
+
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+PAGE = Limit("page", "hits", 20, 100, "anchors, hits or lines in one page")
+ANCHOR_TEXT = Limit("anchor_text", "bytes", 500, 500, "text of one anchor")
+SNIPPET = Limit("snippet", "bytes", 300, 300, "text around the matches of one hit")
+LISTING_LINE = Limit("listing_line", "bytes", 160, 160, "text of one line of a listing")
+READ_ENTRIES = Limit("read_entries", "entries", 10, 80, "entries in one read")
+READ_BYTES = Limit("read_bytes", "bytes", 16 * KIB, 48 * KIB, "bytes in one read")
+REPLY_BYTES = Limit("reply_bytes", "bytes", 64 * KIB, 64 * KIB, "serialized reply of any tool")
+QUERY_BYTES = Limit("query_bytes", "bytes", 4 * KIB, 4 * KIB, "query; longer is refused, never cut")
+EXCERPT_BYTES = Limit("excerpt_bytes", "bytes", 2 * KIB, 8 * KIB, "excerpt of one evidence")
+STAGING_BYTES = Limit("staging_bytes", "bytes", 64 * KIB, 64 * KIB, "one staging record")
+SUBJECT_PART = Limit("subject_part", "bytes", 200, 200, "each part of a subject reference")
+SUBJECTS = Limit("subjects", "subjects", 100, 100, "subjects in one list")
+CANDIDATES = Limit("candidates", "candidates", 50, 50, "candidates in one extract run")
+CANDIDATE_REFS = Limit("candidate_refs", "refs", 20, 20, "refs in one candidate")
+CLAIM = Limit("claim", "characters", 2000, 2000, "claim and why_useful of a candidate")
+STALENESS = Limit("staleness", "characters", 500, 500, "staleness of a candidate")
+RECORD_BYTES = Limit("record_bytes", "bytes", 32 * MIB, 1024 * MIB, "one record; larger is oversized")
+SNIPPET_MATCHES = Limit("snippet_matches", "matches", 8, 8, "matches marked in one snippet")
+ALSO_IN = Limit("also_in", "sessions", 20, 20, "sessions named as holders of a copy")
+TOKEN_BYTES = Limit("token_bytes", "bytes", 120, 120, "identity token of a capture")
+RANKED_HITS = Limit("ranked_hits", "hits", 1000, 1000, "hits ranked by relevance")
+SUMMARY = Limit("summary", "characters", 240, 240, "derived summary of an entry")
+
+LIMITS: Final[tuple[Limit, ...]] = (
+    PAGE, ANCHOR_TEXT, SNIPPET, LISTING_LINE, READ_ENTRIES, READ_BYTES, REPLY_BYTES, QUERY_BYTES,
+    EXCERPT_BYTES, STAGING_BYTES, SUBJECT_PART, SUBJECTS, CANDIDATES, CANDIDATE_REFS, CLAIM,
+    STALENESS, RECORD_BYTES, SNIPPET_MATCHES, ALSO_IN, TOKEN_BYTES, RANKED_HITS, SUMMARY,
+)  # fmt: skip
+
+SETTLE_SECONDS: Final = 300
+"""Quiet time after which an unterminated tail that parses counts as committed."""

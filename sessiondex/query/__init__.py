@@ -1,0 +1,1 @@
+"""What can be asked of a capture or a library: overview, search, listing, read, evidence."""
