@@ -1,0 +1,71 @@
+"""How an entry stands in a reply: the fields that every overview, hit, listing and read share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sessiondex.limits import FIELD, SUMMARY
+from sessiondex.masking import mask
+from sessiondex.model import derived_summary, entry_label, flag_names
+from sessiondex.query.cutting import entry_head
+from sessiondex.query.reply import clip_text
+from sessiondex.query.times import format_time
+
+if TYPE_CHECKING:
+    from sessiondex.indexer.capture import Capture
+    from sessiondex.model import Entry
+
+SHOWN_ATTACHMENTS = 20
+"""Attachments listed for one entry; more are counted."""
+
+
+def entry_view(capture: Capture, entry: Entry, *, reveal: bool = False) -> dict[str, Any]:
+    """The fields of an entry without its text, every one of bounded size.
+
+    Tool fields are null for other kinds; `sub_kind` and `attachments` stand only where there
+    are some.
+    """
+    view: dict[str, Any] = {
+        "entry_ref": str(entry.ref),
+        "entry_range": [entry.ref.record, entry.ref.record],
+        "kind": entry.kind,
+        "tool_part": entry.tool_part,
+        "tool_name": shown_field(entry.tool_name, reveal=reveal) or None,
+        "call_id": shown_field(entry.call_id, reveal=reveal) or None,
+        "error": entry.error,
+        "timestamp": format_time(entry.timestamp),
+        "label": label(capture, entry, reveal=reveal),
+        "flags": flag_names(capture.flags(entry)),
+    }
+    if entry.sub_kind:
+        view["sub_kind"] = shown_field(entry.sub_kind, reveal=reveal)
+    if entry.attachments:
+        view["attachments"] = [
+            {"media_type": shown_field(kept.media_type, reveal=reveal), "size": kept.size}
+            for kept in entry.attachments[:SHOWN_ATTACHMENTS]
+        ]
+        if len(entry.attachments) > SHOWN_ATTACHMENTS:
+            view["attachments_total"] = len(entry.attachments)
+    return view
+
+
+def label(capture: Capture, entry: Entry, *, reveal: bool = False) -> str:
+    """The label of an entry in a capture, for reading only."""
+    return shown_field(entry_label(entry, capture.is_final(entry)), reveal=reveal)
+
+
+def summary(capture: Capture, entry: Entry, *, reveal: bool = False) -> str:
+    """The source's own summary, else the beginning of the text; masked before it is cut."""
+    if entry.summary:
+        own = entry.summary if reveal else mask(entry.summary).text
+        return own[: SUMMARY.maximum]
+    # Folding white space only shortens, so a few times the length is enough.
+    head = entry_head(capture, entry, SUMMARY.maximum * 4, reveal=reveal)
+    return derived_summary(head.text, SUMMARY.maximum)
+
+
+def shown_field(text: str, *, reveal: bool = False) -> str:
+    """A short field of a source as a reply shows it: masked, and cut at the bound of a field."""
+    shown = text if reveal else mask(text).text
+    clipped = clip_text(shown, FIELD.maximum)
+    return clipped if len(clipped) == len(shown) else f"{clipped}…"
