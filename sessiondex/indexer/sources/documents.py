@@ -39,6 +39,10 @@ def _integer(digits: str) -> int | str:
     return int(digits) if len(digits) <= _MOST_DIGITS else digits
 
 
+DECODER: Final = json.JSONDecoder(parse_int=_integer)
+"""Decodes values one after the other; takes NaN, lone surrogates and integers of any length."""
+
+
 def parse_json(data: bytes | str) -> Any:
     """Parses one JSON value; takes NaN, lone surrogates and integers of any length.
 
@@ -104,21 +108,20 @@ def leading_fields(head: bytes) -> dict[str, Any]:
 
     Empty for anything that does not begin like an object.
     """
-    text = _head_text(head)
-    decoder = json.JSONDecoder(parse_int=_integer)
+    text = head_text(head)
     fields: dict[str, Any] = {}
     position = _skip_space(text, 0)
     if text[position : position + 1] != "{":
         return fields
     try:
         while text[position : position + 1] in ("{", ","):
-            key, position = decoder.raw_decode(text, _skip_space(text, position + 1))
+            key, position = DECODER.raw_decode(text, _skip_space(text, position + 1))
             position = _skip_space(text, position)
             if not isinstance(key, str) or text[position : position + 1] != ":":
                 break
             start = _skip_space(text, position + 1)
-            fields[key] = Cut(_elements(decoder, text, start))
-            fields[key], position = decoder.raw_decode(text, start)
+            fields[key] = Cut(_elements(text, start))
+            fields[key], position = DECODER.raw_decode(text, start)
             position = _skip_space(text, position)
     except (ValueError, RecursionError):
         pass
@@ -127,11 +130,12 @@ def leading_fields(head: bytes) -> dict[str, Any]:
 
 def leading_elements(head: bytes) -> list[Any]:
     """The first whole elements of a JSON array as far as its head goes."""
-    text = _head_text(head)
-    return _elements(json.JSONDecoder(parse_int=_integer), text, _skip_space(text, 0))
+    text = head_text(head)
+    return _elements(text, _skip_space(text, 0))
 
 
-def _head_text(head: bytes) -> str:
+def head_text(head: bytes) -> str:
+    """The text of a file's head; a character cut at its end becomes U+FFFD."""
     text = decode_json_bytes(head)
     return text if isinstance(text, str) else text.decode("utf-8", "replace")
 
@@ -142,14 +146,14 @@ def _skip_space(text: str, position: int) -> int:
     return position
 
 
-def _elements(decoder: json.JSONDecoder, text: str, position: int) -> list[Any]:
+def _elements(text: str, position: int) -> list[Any]:
     """The leading whole elements, at most three, of the array that starts at a position."""
     elements: list[Any] = []
     if text[position : position + 1] != "[":
         return elements
     try:
         while len(elements) < 3 and text[position : position + 1] in ("[", ","):
-            value, position = decoder.raw_decode(text, _skip_space(text, position + 1))
+            value, position = DECODER.raw_decode(text, _skip_space(text, position + 1))
             elements.append(value)
             position = _skip_space(text, position)
     except (ValueError, RecursionError):
