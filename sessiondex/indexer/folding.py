@@ -1,0 +1,168 @@
+"""The only definition of case-insensitive, and the way back from folded to source text.
+
+Index terms, verification and scans fold with `fold`; the map to source characters is built only
+for the hits of a page. It works on whole pieces (a starter and what joins it), because
+composition crosses characters: a match that begins or ends inside a folded piece covers all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, NamedTuple
+from unicodedata import combining, normalize
+
+Span = tuple[int, int]
+
+
+def fold(text: str) -> str:
+    """The text as it is compared: `lower()` for ASCII, else NFKC, case folding, NFKC."""
+    if text.isascii():
+        return text.lower()
+    return normalize("NFKC", normalize("NFKC", text).casefold())
+
+
+_MARKS: Final = re.compile(r"[\u0300-\u036f]+")
+_STROKES: Final = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "ŧ": "t", "æ": "ae", "œ": "oe"}
+)
+
+
+def fold_accents(text: str) -> str:
+    """The folded text without accents, so that `résumé` and `resume` are one word."""
+    folded = fold(text)
+    if folded.isascii():
+        return folded
+    return normalize("NFC", _MARKS.sub("", normalize("NFD", folded)).translate(_STROKES))
+
+
+# Starters that compose with the character before them (second halves of primary composites and
+# Hangul medial and final jamo); Unicode 14, with the later blocks taken whole.
+_COMPOSING_STARTERS: Final = frozenset(
+    [
+        0x09BE, 0x09D7, 0x0B3E, 0x0B56, 0x0B57, 0x0BBE, 0x0BD7, 0x0CC2, 0x0CD5, 0x0CD6, 0x0D3E,
+        0x0D57, 0x0DCF, 0x0DDF, 0x102E, 0x1B35, 0x11127, 0x1133E, 0x11357, 0x114B0, 0x114BA,
+        0x114BD, 0x115AF, 0x11930,
+        *range(0x1160, 0x1200), *range(0x113B8, 0x113CA), *range(0x1611E, 0x1612A),
+        *range(0x16D63, 0x16D6B),
+    ]
+)  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _joins(character: str) -> bool:
+    """Whether folding may merge or reorder the character with the one before it."""
+    if character.isascii():
+        return False
+    first = normalize("NFKD", character)[0]
+    folded = normalize("NFKD", normalize("NFKC", character).casefold())[0]
+    return bool(
+        combining(first)
+        or combining(folded)
+        or ord(first) in _COMPOSING_STARTERS
+        or ord(folded) in _COMPOSING_STARTERS
+    )
+
+
+# A non-ASCII run and the ASCII character that its first mark may join; all else maps 1:1.
+_RUN: Final = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
+
+
+class Spans(NamedTuple):
+    """Matches in source characters, in order, and how many more follow them."""
+
+    spans: list[Span]
+    more: int
+
+
+class FoldMap:
+    """A text, its folded form, and the source characters behind any folded range."""
+
+    def __init__(self, text: str, folding: Callable[[str], str] = fold) -> None:
+        self.text = text
+        self._folding = folding
+        if text.isascii():
+            self.folded = text.lower()
+            self._runs: list[tuple[int, int, int, int]] = []
+            return
+        parts: list[str] = []
+        runs: list[tuple[int, int, int, int]] = []
+        position = folded_position = 0
+        for run in _RUN.finditer(text):
+            start, stop = run.span()
+            folded = folding(run[0])
+            folded_position += start - position
+            parts += (text[position:start].lower(), folded)
+            runs.append((folded_position, folded_position + len(folded), start, stop))
+            folded_position += len(folded)
+            position = stop
+        parts.append(text[position:].lower())
+        self.folded = "".join(parts)
+        self._runs = runs
+        self._pieces: dict[int, list[tuple[int, int]]] = {}
+
+    def covering(self, start: int, stop: int) -> tuple[Span, int]:
+        """The source characters behind a folded range, grown to whole pieces.
+
+        Returns:
+            The source span, and the folded offset at which its last piece ends.
+        """
+        if not self._runs:
+            return (start, stop), stop
+        source_start, _, _ = self._piece(start)
+        _, source_stop, folded_stop = self._piece(stop - 1)
+        return (source_start, source_stop), folded_stop
+
+    def _piece(self, offset: int) -> tuple[int, int, int]:
+        """Source start, source stop and folded stop of the piece that holds a folded offset."""
+        index = bisect_right(self._runs, (offset, 1 << 62, 0, 0)) - 1
+        if index < 0:
+            return offset, offset + 1, offset + 1
+        folded_start, folded_stop, start, stop = self._runs[index]
+        if offset >= folded_stop:
+            source = stop + offset - folded_stop
+            return source, source + 1, offset + 1
+        pieces = self._pieces.get(index)
+        if pieces is None:
+            pieces = self._pieces[index] = self._split(folded_start, start, stop)
+        at = bisect_right(pieces, (offset, 1 << 62)) - 1
+        # Pieces that fold to nothing belong to the one before them.
+        folded_end, source_end = pieces[at + 1] if at + 1 < len(pieces) else (folded_stop, stop)
+        return pieces[at][1], source_end, folded_end
+
+    def _split(self, folded: int, start: int, stop: int) -> list[tuple[int, int]]:
+        """(folded start, source start) of each piece of a run, rising in both."""
+        text = self.text
+        pieces: list[tuple[int, int]] = []
+        while start < stop:
+            end = start + 1
+            while end < stop and _joins(text[end]):
+                end += 1
+            width = len(self._folding(text[start:end]))
+            if width or not pieces:
+                pieces.append((folded, start))
+            folded += width
+            start = end
+        return pieces
+
+    def find(self, folded_query: str, limit: int) -> Spans:
+        """Finds a folded query; see `find_spans`."""
+        spans: list[Span] = []
+        position = 0
+        while len(spans) < limit:
+            at = self.folded.find(folded_query, position)
+            if at < 0:
+                return Spans(spans, 0)
+            span, position = self.covering(at, at + len(folded_query))
+            spans.append(span)
+        return Spans(spans, self.folded.count(folded_query, position))
+
+
+def find_spans(text: str, folded_query: str, limit: int) -> Spans:
+    """Finds a folded query in a text; matches do not overlap in the source.
+
+    `more` counts the matches in the folded text after the last span returned.
+    """
+    return FoldMap(text).find(folded_query, limit)

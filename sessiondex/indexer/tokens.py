@@ -1,0 +1,146 @@
+"""How a text becomes terms, and how a query is cut into the same terms.
+
+Terms are runs of alphanumeric characters of the folded text; in scripts written without spaces
+each character is a term. Nothing here is stored: changing it means rebuilding indexes.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import tantivy
+
+from sessiondex.indexer.folding import fold_accents
+
+MAX_TOKEN_BYTES: Final = 1024
+"""A longer token is no term: its entry is marked for scanning."""
+
+# Folded text: half-width forms and compatibility jamo are gone. Thai, Lao, Myanmar and Khmer are
+# written without spaces too.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029"
+    "\u3031-\u3035\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua960-\ua97f\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_UNSPACED_RUN: Final = re.compile(f"[{_UNSPACED}]+")
+
+_LONG_ASCII: Final = re.compile(rf"[0-9a-z]{{{MAX_TOKEN_BYTES + 1},}}")
+# No token character is a space or ASCII punctuation; 4 bytes a character at most.
+_LONG_ANY: Final = re.compile(rf"[^\s\x00-/:-@\[-`{{-\x7f]{{{MAX_TOKEN_BYTES // 4 + 1},}}")
+
+
+def analyzer() -> tantivy.TextAnalyzer:
+    """The analyzer of both text fields."""
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple()).build()
+
+
+def _space(run: re.Match[str]) -> str:
+    return f" {' '.join(run[0])} "
+
+
+class Body(NamedTuple):
+    """A text as it is handed to the index."""
+
+    text: str
+    has_long_tokens: bool
+    """Tokens over `MAX_TOKEN_BYTES` were left out."""
+
+
+def body(folded: str) -> Body:
+    """Prepares a folded text for indexing."""
+    if folded.isascii():
+        if len(folded) <= MAX_TOKEN_BYTES:
+            return Body(folded, False)
+        kept = _LONG_ASCII.sub(" ", folded)
+        return Body(kept, kept is not folded)
+    spaced = _UNSPACED_RUN.sub(_space, folded)
+    kept = _LONG_ANY.sub(
+        lambda run: " " if len(run[0].encode()) > MAX_TOKEN_BYTES else run[0], spaced
+    )
+    return Body(kept, len(kept) != len(spaced))
+
+
+class QueryToken(NamedTuple):
+    """One term of a folded query, and whether the query cuts it."""
+
+    text: str
+    left_open: bool
+    """The term begins where the query begins: the text's term may begin earlier."""
+    right_open: bool
+
+
+def query_tokens(folded: str, words: tantivy.TextAnalyzer) -> list[QueryToken]:
+    """The terms of a folded query in order, cut as the index cuts texts."""
+    found: list[QueryToken] = []
+
+    def add_words(start: int, stop: int) -> None:
+        for token in words.pre_tokenize(folded[start:stop]).tokens:
+            begin, end = start + token.char_offset_from, start + token.char_offset_to
+            found.append(QueryToken(token.text, begin == 0, end == len(folded)))
+
+    position = 0
+    for run in _UNSPACED_RUN.finditer(folded):
+        add_words(position, run.start())
+        found += (
+            QueryToken(character, False, False) for character in run[0] if words.analyze(character)
+        )
+        position = run.end()
+    add_words(position, len(folded))
+    return found
+
+
+# ---------------------------------------------------------------- identifier parts
+
+# What each ASCII character is to camelCase: lower (digits too), upper, or between words.
+_SHAPE: Final = bytes(
+    ord("a" if chr(c).islower() or chr(c).isdigit() else "A" if chr(c).isupper() else " ")
+    if c < 128
+    else ord(" ")
+    for c in range(256)
+)
+_HUMPS: Final = (b"aA", b"AAa")
+_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[A-Z]")
+_ACCENTED: Final = re.compile(r"[\u00df-\u024f\u0370-\u04ff\u1e00-\u1fff]")
+_WORD: Final = re.compile(r"[^\W_]+")
+_MAX_IDENTIFIER: Final = 64
+"""Characters; longer mixed-case words are data, not names."""
+
+
+@lru_cache(maxsize=1 << 15)
+def identifier_parts(word: str) -> tuple[str, ...]:
+    """The folded camelCase pieces of a word, in order: `HTTPServer2x` gives http, server2x."""
+    return tuple(piece.lower() for piece in _PIECE.findall(word))
+
+
+def humped_words(text: str) -> set[str]:
+    """The words of a text that have camelCase pieces of their own."""
+    shape = text.encode("ascii", "replace").translate(_SHAPE)
+    words: set[str] = set()
+    for hump in _HUMPS:
+        at = shape.find(hump)
+        while at >= 0:
+            start = shape.rfind(b" ", 0, at) + 1
+            stop = shape.find(b" ", at)
+            if stop < 0:
+                stop = len(shape)
+            if stop - start <= _MAX_IDENTIFIER:
+                words.add(text[start:stop])
+            at = shape.find(hump, stop)
+    return words
+
+
+def parts(text: str, folded: str) -> str:
+    """The extra terms of a text: camelCase pieces and accent-stripped words; '' if none."""
+    extra: set[str] = set()
+    for word in humped_words(text):
+        extra.update(identifier_parts(word))
+    if not folded.isascii() and _ACCENTED.search(folded):
+        for word in set(_WORD.findall(folded)):
+            if not word.isascii() and len(word) <= _MAX_IDENTIFIER:
+                stripped = fold_accents(word)
+                if stripped != word:
+                    extra.add(stripped)
+    return " ".join(sorted(extra))
