@@ -238,6 +238,7 @@ class Entry:
     total_bytes: int
     """UTF-8 bytes of the whole text."""
     summary: str
+    """The source's own; '' where it has none and `SessionCapture.summary` derives it."""
     attachments: list[Attachment]
     is_anchor: bool
     """A real user or assistant message: not synthetic, sidechain or empty (copies: see capture)."""

@@ -86,6 +86,8 @@ class Parser(Protocol):
 
     header: SessionHeader
     """Complete once `records` is exhausted."""
+    settle: bool
+    """Set before `records`: the file has been quiet, so a tail that parses is committed."""
 
     def records(self) -> Iterator[Record]:
         """Yields every record after the resume point, in order, the provisional tail last."""

@@ -1,0 +1,493 @@
+"""The catalog of a library: SQLite, the one place where a commit becomes visible.
+
+Rows about entries, texts and records never change once written; only session and source rows do.
+So a capture that knows its session ordinal and its number of entries stays true through any
+number of later commits. Everything but the state of sources (stat data, resume points) can be
+rebuilt from the item store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sessiondex.errors import Damaged, Failed
+from sessiondex.indexer.assembly import Counts
+from sessiondex.indexer.item_store import BatchInfo
+
+_SCHEMA: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE sources (
+  source INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, root TEXT NOT NULL, format TEXT NOT NULL,
+  parser_version INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  inode INTEGER NOT NULL, head BLOB NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
+  corrupt TEXT NOT NULL, pending INTEGER NOT NULL, gone INTEGER NOT NULL);
+CREATE TABLE sessions (
+  ord INTEGER PRIMARY KEY, session TEXT NOT NULL, current INTEGER NOT NULL,
+  purged INTEGER NOT NULL, source INTEGER NOT NULL, selector TEXT NOT NULL,
+  agent TEXT NOT NULL, project TEXT NOT NULL, branch TEXT NOT NULL, model TEXT NOT NULL,
+  parent TEXT NOT NULL, started INTEGER, ended INTEGER, entries INTEGER NOT NULL,
+  records INTEGER NOT NULL, row TEXT NOT NULL);
+CREATE INDEX sessions_by_id ON sessions (session, current);
+CREATE INDEX sessions_by_source ON sessions (source, current);
+CREATE INDEX sessions_by_end ON sessions (current, ended DESC, ord);
+CREATE TABLE batches (
+  batch INTEGER PRIMARY KEY, stream TEXT NOT NULL, file INTEGER NOT NULL,
+  offset INTEGER NOT NULL, length INTEGER NOT NULL, crc INTEGER NOT NULL, rows INTEGER NOT NULL);
+CREATE TABLE entry_runs (
+  ord INTEGER NOT NULL, first INTEGER NOT NULL, rows INTEGER NOT NULL, batch INTEGER NOT NULL,
+  row0 INTEGER NOT NULL, first_record INTEGER NOT NULL, last_record INTEGER NOT NULL,
+  first_block INTEGER NOT NULL, anchors INTEGER NOT NULL, c0 INTEGER NOT NULL, c1 INTEGER NOT NULL,
+  c2 INTEGER NOT NULL, c3 INTEGER NOT NULL, c4 INTEGER NOT NULL,
+  PRIMARY KEY (ord, first)) WITHOUT ROWID;
+CREATE TABLE record_runs (
+  ord INTEGER NOT NULL, first INTEGER NOT NULL, rows INTEGER NOT NULL, batch INTEGER NOT NULL,
+  row0 INTEGER NOT NULL, PRIMARY KEY (ord, first)) WITHOUT ROWID;
+CREATE TABLE text_runs (
+  last INTEGER NOT NULL, batch INTEGER NOT NULL, first INTEGER NOT NULL,
+  first_start INTEGER NOT NULL, PRIMARY KEY (last, batch)) WITHOUT ROWID;
+CREATE TABLE payloads (digest BLOB PRIMARY KEY, text INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE identities (
+  identity INTEGER NOT NULL, ord INTEGER NOT NULL, ordinal INTEGER NOT NULL,
+  PRIMARY KEY (identity, ord, ordinal)) WITHOUT ROWID;
+CREATE TABLE plans (
+  ord INTEGER NOT NULL, ordinal INTEGER NOT NULL, PRIMARY KEY (ord, ordinal)) WITHOUT ROWID;
+CREATE TABLE facts (
+  ord INTEGER NOT NULL, flag INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+  unit TEXT NOT NULL, since INTEGER NOT NULL, value INTEGER NOT NULL);
+CREATE INDEX facts_by_ord ON facts (ord);
+CREATE TABLE forks (ord INTEGER PRIMARY KEY, own_since INTEGER);
+CREATE TABLE forgotten (path TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE index_files (name TEXT PRIMARY KEY, size INTEGER NOT NULL, crc INTEGER NOT NULL)
+  WITHOUT ROWID;
+"""
+
+
+@dataclass(slots=True)
+class SessionRow:
+    """One generation of one session, as the catalog and the journal keep it."""
+
+    ord: int
+    session: str
+    agent: str
+    format: str
+    parser_version: int
+    source_path: str
+    source_root: str
+    selector: str = ""
+    generation: int = 1
+    shared: list[int] = field(default_factory=list)
+    """For generations 2, 3, …: how many leading records each shares with the one before."""
+    project: str = ""
+    branch: str = ""
+    model: str = ""
+    title: str = ""
+    own_title: bool = False
+    parent: str = ""
+    segment_id: str = ""
+    sub_agent: bool = False
+    run: dict[str, Any] = field(default_factory=dict)
+    started: int | None = None
+    ended: int | None = None
+    turns: int = 0
+    entries: int = 0
+    records: int = 0
+    anchors: int = 0
+    text_bytes: int = 0
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0, 0])
+    digest: str = ""
+    """Chain digest (hex) of the committed records."""
+    docs: int = 0
+    """Documents in the term index."""
+    current: bool = True
+    purged: bool = False
+    """Its documents are gone from the term index."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> SessionRow:
+        """Raises:
+        Damaged: when the row is not one of ours.
+        """
+        try:
+            values = json.loads(text)
+            return cls(**values)
+        except (ValueError, TypeError) as error:
+            raise Damaged(
+                f"a session row of the catalog cannot be read: {error}",
+                hint="run 'sessiondex check --repair'",
+            ) from error
+
+    @property
+    def kind_counts(self) -> Counts:
+        return Counts(*self.counts)
+
+
+@dataclass(slots=True)
+class SourceRow:
+    """What is remembered of one file, so that an unchanged one costs a `stat`."""
+
+    source: int
+    path: str
+    root: str
+    format: str
+    parser_version: int
+    size: int = 0
+    mtime_ns: int = 0
+    inode: int = 0
+    head: bytes = b""
+    """Digest of the first bytes and of those before the resume offset."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Resume states by selector."""
+    reason: str = ""
+    """Why the file could not be read; '' if it could."""
+    corrupt: list[dict[str, Any]] = field(default_factory=list)
+    """Corrupt records, `{file, line, byte_offset, reason}`; at most 100 are kept."""
+    pending: bool = False
+    """It ends in a provisional tail, to be committed when the file has settled."""
+    gone: bool = False
+
+
+class EntryRun(NamedTuple):
+    """Consecutive entries of one session inside one batch, and what stands before them."""
+
+    ord: int
+    first: int
+    rows: int
+    batch: int
+    row0: int
+    first_record: int
+    last_record: int
+    first_block: int
+    anchors: int
+    before: Counts
+
+    @property
+    def stop(self) -> int:
+        return self.first + self.rows
+
+
+class RecordRun(NamedTuple):
+    """Consecutive records of one session inside one batch."""
+
+    ord: int
+    first: int
+    rows: int
+    batch: int
+    row0: int
+
+
+class FactRow(NamedTuple):
+    """A flag of a range of entries (`unit` 'o', ordinals) or records ('r'), known since a mark."""
+
+    ord: int
+    flag: int
+    first: int
+    last: int
+    unit: str
+    since: int
+    value: int
+
+
+_SESSION_COLUMNS = (
+    "ord,session,current,purged,source,selector,agent,project,branch,model,parent,started,ended,"
+    "entries,records,row"
+)
+_FIELD_NAMES = tuple(item.name for item in fields(SourceRow))
+
+
+class Catalog:
+    """One SQLite database. Thread-safe; writers are serialised by the library's writer lock."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
+        self._db = connection
+        self.path = path
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------ opening
+
+    @classmethod
+    def create(cls, path: Path | None) -> Catalog:
+        """Makes an empty catalog; `None` keeps it in memory."""
+        if path is not None:
+            # Made by us with the right mode first: SQLite would use the umask.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        db = _connect(str(path) if path is not None else ":memory:")
+        db.execute("PRAGMA journal_mode=WAL")
+        with db:
+            db.executescript(_SCHEMA)
+            db.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [("seq", 0), ("commit", 0), ("docs", 0), ("next_ord", 1), ("next_text", 1),
+                 ("refreshed_at", 0), ("lengths", "{}")],
+            )  # fmt: skip
+        return cls(db, path)
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> Catalog:
+        """Opens a catalog; on a read-only folder with `immutable=1`.
+
+        Raises:
+            Damaged: when it is not there or not a database.
+        """
+        try:
+            if read_only:
+                writable = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
+                mode = "mode=ro" if writable else "immutable=1"
+                db = _connect(f"{path.as_uri()}?{mode}", uri=True)
+            else:
+                if not path.exists():
+                    raise Damaged(
+                        f"catalog {path.name} is missing", hint="run 'sessiondex check --repair'"
+                    )
+                db = _connect(str(path))
+            db.execute("SELECT value FROM meta WHERE name='commit'").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise Damaged(
+                f"catalog {path.name} cannot be read: {error}",
+                hint="run 'sessiondex check --repair'",
+            ) from error
+        return cls(db, path)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    # ------------------------------------------------------------ access
+
+    @contextmanager
+    def _query(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._db
+            except sqlite3.OperationalError as error:
+                if "malformed" in str(error) or "not a database" in str(error):
+                    raise self._damaged(error) from error
+                raise Failed(f"the catalog cannot be used: {error}") from error
+            except sqlite3.DatabaseError as error:
+                raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> Damaged:
+        name = self.path.name if self.path else "in memory"
+        return Damaged(f"catalog {name}: {error}", hint="run 'sessiondex check --repair'")
+
+    def rows(self, sql: str, arguments: Iterable[Any] = ()) -> list[Any]:
+        """All rows of one statement."""
+        with self._query() as db:
+            return db.execute(sql, tuple(arguments)).fetchall()
+
+    def row(self, sql: str, arguments: Iterable[Any] = ()) -> Any:
+        """The first row, or None."""
+        with self._query() as db:
+            return db.execute(sql, tuple(arguments)).fetchone()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One write transaction: all of it or nothing."""
+        with self._query() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+            except BaseException:
+                db.rollback()
+                raise
+            db.commit()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """One read transaction: all statements inside see the same commit."""
+        with self._query() as db:
+            began = not db.in_transaction
+            if began:
+                db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if began:
+                    db.rollback()
+
+    # ------------------------------------------------------------ meta
+
+    def meta(self, name: str) -> Any:
+        found = self.row("SELECT value FROM meta WHERE name=?", (name,))
+        return found[0] if found else None
+
+    def lengths(self) -> dict[str, tuple[int, int]]:
+        """Stream → (file number, committed length) of the item store."""
+        return {name: (pair[0], pair[1]) for name, pair in json.loads(self.meta("lengths")).items()}
+
+    # ------------------------------------------------------------ sessions
+
+    def session(self, ord: int) -> SessionRow | None:
+        found = self.row("SELECT row FROM sessions WHERE ord=?", (ord,))
+        return SessionRow.from_json(found[0]) if found else None
+
+    def current(self, session: str) -> SessionRow | None:
+        """The current generation of a session."""
+        found = self.row("SELECT row FROM sessions WHERE session=? AND current=1", (session,))
+        return SessionRow.from_json(found[0]) if found else None
+
+    def of_source(self, source: int) -> list[SessionRow]:
+        """Current sessions that a file holds."""
+        found = self.rows(
+            "SELECT row FROM sessions WHERE source=? AND current=1 ORDER BY ord", (source,)
+        )
+        return [SessionRow.from_json(row[0]) for row in found]
+
+    def like(self, prefix: str, limit: int) -> list[str]:
+        """Ids of current sessions that begin with a prefix, in order."""
+        found = self.rows(
+            "SELECT session FROM sessions WHERE current=1 AND substr(session,1,?)=?"
+            " ORDER BY session LIMIT ?",
+            (len(prefix), prefix, limit),
+        )
+        return [row[0] for row in found]
+
+    # ------------------------------------------------------------ sources
+
+    def source(self, path: str) -> SourceRow | None:
+        found = self.row(f"SELECT {','.join(_FIELD_NAMES)} FROM sources WHERE path=?", (path,))
+        return _source_row(found) if found else None
+
+    def sources(self) -> list[SourceRow]:
+        found = self.rows(f"SELECT {','.join(_FIELD_NAMES)} FROM sources ORDER BY source")
+        return [_source_row(row) for row in found]
+
+    # ------------------------------------------------------------ places in the item store
+
+    def batch(self, number: int) -> BatchInfo:
+        found = self.row(
+            "SELECT stream,file,offset,length,crc,rows FROM batches WHERE batch=?", (number,)
+        )
+        if found is None:
+            raise Damaged(
+                f"batch {number} is not in the catalog", hint="run 'sessiondex check --repair'"
+            )
+        return BatchInfo(*found)
+
+    def run_of_ordinal(self, ord: int, ordinal: int) -> EntryRun | None:
+        """The run that holds an ordinal, or the last one before it."""
+        return self._run(
+            "SELECT * FROM entry_runs WHERE ord=? AND first<=? ORDER BY first DESC LIMIT 1",
+            (ord, ordinal),
+        )
+
+    def run_of_anchor(self, ord: int, anchor: int, limit: int) -> EntryRun | None:
+        """The last run that begins before the anchor-th anchor (from 0), below ordinal `limit`."""
+        return self._run(
+            "SELECT * FROM entry_runs WHERE ord=? AND anchors<=? AND first<?"
+            " ORDER BY first DESC LIMIT 1",
+            (ord, anchor, limit),
+        )
+
+    def run_of_record(self, ord: int, record: int) -> EntryRun | None:
+        """The last run that begins before the first entry of a record, else the first run."""
+        return self._run(
+            "SELECT * FROM entry_runs WHERE ord=? AND first_record<? ORDER BY first DESC LIMIT 1",
+            (ord, record),
+        ) or self._run("SELECT * FROM entry_runs WHERE ord=? ORDER BY first LIMIT 1", (ord,))
+
+    def _run(self, sql: str, arguments: tuple[int, ...]) -> EntryRun | None:
+        found = self.row(sql, arguments)
+        return EntryRun(*found[:9], Counts(*found[9:14])) if found else None
+
+    def record_run(self, ord: int, record: int) -> RecordRun | None:
+        found = self.row(
+            "SELECT * FROM record_runs WHERE ord=? AND first<=? ORDER BY first DESC LIMIT 1",
+            (ord, record),
+        )
+        return RecordRun(*found) if found else None
+
+    def text_batches(self, text: int, start: int) -> list[BatchInfo]:
+        """The batches that hold a text from a byte on, in order."""
+        found: list[BatchInfo] = []
+        with self._query() as db:
+            cursor = db.execute(
+                "SELECT t.first,t.first_start,b.stream,b.file,b.offset,b.length,b.crc,b.rows"
+                " FROM text_runs t JOIN batches b USING (batch) WHERE t.last>=?"
+                " ORDER BY t.last, t.batch",
+                (text,),
+            )
+            for row in cursor:
+                if row[0] > text:
+                    break
+                if row[0] == text and row[1] <= start:
+                    found.clear()  # the byte is in this batch or behind it
+                found.append(BatchInfo(*row[2:]))
+            cursor.close()
+        return found
+
+    # ------------------------------------------------------------ facts and copies
+
+    def facts(self, ord: int, mark: int) -> list[FactRow]:
+        """Facts of a session that were known at a mark, oldest first."""
+        found = self.rows(
+            "SELECT ord,flag,first,last,unit,since,value FROM facts WHERE ord=? AND since<=?"
+            " ORDER BY rowid",
+            (ord, mark),
+        )
+        return [FactRow(*row) for row in found]
+
+    def holders(self, identity: int) -> list[tuple[int, int]]:
+        """`(session ordinal, entry ordinal)` of every entry with this identity."""
+        return self.rows("SELECT ord, ordinal FROM identities WHERE identity=?", (identity,))
+
+
+def _connect(target: str, *, uri: bool = False) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        target, uri=uri, check_same_thread=False, isolation_level=None, timeout=30.0
+    )
+    db.execute("PRAGMA synchronous=FULL")
+    db.execute("PRAGMA cache_size=-16000")
+    return db
+
+
+def _source_row(row: tuple[Any, ...]) -> SourceRow:
+    values = dict(zip(_FIELD_NAMES, row, strict=True))
+    try:
+        values["state"] = json.loads(values["state"])
+        values["corrupt"] = json.loads(values["corrupt"])
+    except ValueError as error:
+        raise Damaged(
+            f"a source row of the catalog cannot be read: {error}",
+            hint="run 'sessiondex check --repair'",
+        ) from error
+    values["pending"] = bool(values["pending"])
+    values["gone"] = bool(values["gone"])
+    return SourceRow(**values)
+
+
+def put_session(db: sqlite3.Connection, row: SessionRow, source: int) -> None:
+    """Writes or replaces a session row inside a transaction."""
+    db.execute(
+        f"INSERT OR REPLACE INTO sessions ({_SESSION_COLUMNS}) VALUES ({','.join('?' * 16)})",
+        (row.ord, row.session, int(row.current), int(row.purged), source, row.selector, row.agent,
+         row.project, row.branch, row.model, row.parent, row.started, row.ended, row.entries,
+         row.records, row.to_json()),
+    )  # fmt: skip
+
+
+def put_source(db: sqlite3.Connection, row: SourceRow) -> None:
+    """Writes or replaces a source row inside a transaction."""
+    values = [getattr(row, name) for name in _FIELD_NAMES]
+    values[_FIELD_NAMES.index("state")] = json.dumps(row.state, separators=(",", ":"))
+    values[_FIELD_NAMES.index("corrupt")] = json.dumps(row.corrupt, separators=(",", ":"))
+    db.execute(
+        f"INSERT OR REPLACE INTO sources ({','.join(_FIELD_NAMES)})"
+        f" VALUES ({','.join('?' * len(_FIELD_NAMES))})",
+        values,
+    )
+
+
+def put_meta(db: sqlite3.Connection, **values: Any) -> None:
+    """Sets meta values inside a transaction."""
+    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))

@@ -1,0 +1,345 @@
+"""The library: many sessions on disk under one folder, or in memory, by one code path.
+
+    library.json            versions and the number of the current epoch
+    catalog-<n>.sqlite3     catalog of epoch n
+    items-<n>/              item store of epoch n
+    index-<n>/              term index of epoch n
+    writer.lock             held by the one writer
+
+Refreshes append to the current epoch. What rewrites (`forget`, `check --repair`, a new index
+version) builds the next epoch beside it and switches by renaming `library.json`: whoever has the
+old one open keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sessiondex.errors import Damaged, Failed, NotFound, UnsupportedVersion
+from sessiondex.indexer.catalog import Catalog
+from sessiondex.indexer.item_store import ItemStore
+from sessiondex.indexer.lock import writer_lock
+from sessiondex.indexer.snapshot import LibrarySnapshot
+from sessiondex.indexer.view import View
+
+if TYPE_CHECKING:
+    from sessiondex.indexer.capture import Capture
+    from sessiondex.indexer.term_index import TermIndex, TermSearcher
+
+FORMAT_VERSION: Final = 1
+"""Version of library.json, catalog and item store."""
+
+INDEX_VERSION: Final = 1
+"""Version of the term index: fields, tokens, folding."""
+
+CONSISTENT_TRIES: Final = 200
+
+
+class Epoch:
+    """One catalog, item store and term index that belong together."""
+
+    def __init__(self, number: int, catalog: Catalog, store: ItemStore, index: TermIndex | None):
+        self.number = number
+        self.catalog = catalog
+        self.store = store
+        self.index = index
+        self.view = View(catalog, store)
+        self._lock = threading.Lock()
+        self._searcher: tuple[int, TermSearcher] | None = None
+
+    def searcher(self, commit: int) -> TermSearcher:
+        """A searcher that holds at least what a commit made visible."""
+        if self.index is None:
+            raise Failed(
+                "the term index was made by an older release",
+                hint="run 'sessiondex index' to rebuild it",
+            )
+        with self._lock:
+            if self._searcher is None or self._searcher[0] != commit:
+                self._searcher = (commit, self.index.searcher())
+            return self._searcher[1]
+
+    def close(self) -> None:
+        self.catalog.close()
+
+
+class Library:
+    """Sessions, captured and indexed. Readers and one writer, across threads and processes."""
+
+    def __init__(self, path: Path | None, epoch: Epoch, *, read_only: bool = False) -> None:
+        self.path = path
+        self.is_read_only = read_only
+        self._epoch = epoch
+        self._stamp = _stamp(path)
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------ opening
+
+    @classmethod
+    def in_memory(cls) -> Library:
+        """An empty library that lives as long as the process."""
+        return cls(None, create_epoch(None, 1))
+
+    @classmethod
+    def create(cls, path: str | Path) -> Library:
+        """Makes an empty library, folder 0700 and files 0600, or opens the one that is there.
+
+        Raises:
+            Failed: when the folder cannot be made or holds something else.
+        """
+        folder = Path(path)
+        if (folder / "library.json").exists():
+            return cls.open(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            foreign = [p.name for p in folder.iterdir() if not _is_ours(p.name)]
+            if foreign:
+                raise Failed(
+                    f"{folder} is no library and holds other files ({foreign[0]}, …)",
+                    hint="name an empty or new folder with --library",
+                )
+            os.chmod(folder, 0o700)
+        except OSError as error:
+            raise Failed(
+                f"the library folder cannot be made: {error.strerror}: {folder}",
+                hint="name another folder with --library",
+            ) from error
+        with writer_lock(folder / "writer.lock", wait_seconds=30):
+            if not (folder / "library.json").exists():
+                _remove_epochs(folder, keep=0)
+                create_epoch(folder, 1).close()
+                write_manifest(folder, 1)
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, path: str | Path, *, read_only: bool = False) -> Library:
+        """Opens a library.
+
+        Raises:
+            NotFound: there is none; says which command makes one.
+            UnsupportedVersion: a newer release wrote it.
+            Damaged: a part is missing or unreadable.
+        """
+        folder = Path(path)
+        manifest = read_manifest(folder)
+        for _ in range(CONSISTENT_TRIES):
+            try:
+                epoch = open_epoch(folder, manifest, read_only=read_only)
+            except Damaged:
+                again = read_manifest(folder)
+                if again == manifest:
+                    raise
+                manifest = again
+                continue
+            return cls(folder, epoch, read_only=read_only)
+        raise Failed("the library is being rewritten again and again", hint="try again later")
+
+    def close(self) -> None:
+        """Closes the catalog; captures that were taken can no longer be read."""
+        with self._lock:
+            self._epoch.close()
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ reading
+
+    def epoch(self) -> Epoch:
+        """The current epoch; opens the next one when a rewrite has switched to it."""
+        with self._lock:
+            if self.path is not None:
+                stamp = _stamp(self.path)
+                if stamp != self._stamp:
+                    manifest = read_manifest(self.path)
+                    if manifest["epoch"] != self._epoch.number or self._epoch.index is None:
+                        # The old epoch stays open for the captures that hold it.
+                        self._epoch = open_epoch(
+                            self.path, manifest, read_only=self.is_read_only
+                        )
+                    self._stamp = stamp
+            return self._epoch
+
+    def snapshot(self) -> LibrarySnapshot:
+        """The library as it stands now: one commit, one searcher."""
+        for _ in range(CONSISTENT_TRIES):
+            epoch = self.epoch()
+            with epoch.catalog.reading():
+                commit, mark = epoch.catalog.meta("commit"), epoch.catalog.meta("seq")
+                refreshed_at = epoch.catalog.meta("refreshed_at")
+            searcher = epoch.searcher(commit) if epoch.index is not None else None
+            # Deletions follow one commit behind, so an unchanged commit means nothing is missing.
+            if epoch.catalog.meta("commit") == commit and self.epoch() is epoch:
+                return LibrarySnapshot(
+                    self, epoch.view, epoch=epoch.number, commit=commit, mark=mark,
+                    searcher=searcher, refreshed_at=refreshed_at,
+                )  # fmt: skip
+        raise Failed("the library changes faster than it can be read", hint="try again later")
+
+    def capture(self, session: str, *, live: bool = True, now: float | None = None) -> Capture:
+        """A capture of a session as it stands now; see `LibrarySnapshot.capture`."""
+        return self.snapshot().capture(session, live=live, now=now)
+
+    # ------------------------------------------------------------ writing
+
+    @contextmanager
+    def writing(self, *, wait_seconds: float = 30.0) -> Iterator[Epoch]:
+        """Holds the writer lock; gives the epoch to write to, cleared of what a crash left.
+
+        Raises:
+            Busy: another writer holds it.
+            Failed: the library was opened read-only or cannot be written.
+        """
+        if self.is_read_only:
+            raise Failed(
+                "the library was opened read-only", hint="open it for writing to change it"
+            )
+        lock = (
+            writer_lock(self.path / "writer.lock", wait_seconds=wait_seconds)
+            if self.path is not None
+            else nullcontext()
+        )
+        with lock, self._lock:
+            epoch = self.epoch()
+            if self.path is not None:
+                _remove_epochs(self.path, keep=epoch.number)
+            yield epoch
+
+    def switch(self, epoch: Epoch) -> None:
+        """Makes a newly built epoch the current one; the writer lock must be held."""
+        with self._lock:
+            if self.path is not None:
+                write_manifest(self.path, epoch.number)
+                self._stamp = _stamp(self.path)
+                _remove_epochs(self.path, keep=epoch.number)
+            self._epoch = epoch
+
+    def index(self, paths: Any = (), **options: Any) -> Any:
+        """Indexes files and folders, or refreshes what is known; see `refresh.index_library`."""
+        from sessiondex.indexer.refresh import index_library
+
+        return index_library(self, paths, **options)
+
+
+# ---------------------------------------------------------------- manifest and epochs
+
+
+def read_manifest(folder: Path) -> dict[str, int]:
+    """`library.json`.
+
+    Raises:
+        NotFound: there is no library.
+        UnsupportedVersion: a newer release wrote it.
+        Damaged: it cannot be read.
+    """
+    path = folder / "library.json"
+    try:
+        manifest = json.loads(path.read_bytes())
+        version, index, epoch = (
+            int(manifest[name]) for name in ("format_version", "index_version", "epoch")
+        )
+    except FileNotFoundError:
+        raise NotFound(
+            f"no library at {folder}", hint="run 'sessiondex index' to make one"
+        ) from None
+    except OSError as error:
+        raise Failed(
+            f"the library cannot be read: {error.strerror}: {path}", hint="check its permissions"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(
+            f"{path} is not a library manifest ({error})", hint="run 'sessiondex check --repair'"
+        ) from error
+    if version > FORMAT_VERSION or index > INDEX_VERSION:
+        raise UnsupportedVersion(
+            f"the library at {folder} was written by a newer release"
+            f" (format {version}, index {index}; this one reads {FORMAT_VERSION}, {INDEX_VERSION})",
+            hint="upgrade sessiondex, or use another library with --library",
+        )
+    return {"format_version": version, "index_version": index, "epoch": epoch}
+
+
+def write_manifest(folder: Path, epoch: int) -> None:
+    """Replaces `library.json` atomically and durably."""
+    manifest = {"format_version": FORMAT_VERSION, "index_version": INDEX_VERSION, "epoch": epoch}
+    temporary = folder / "library.json.new"
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(file, json.dumps(manifest).encode() + b"\n")
+        os.fsync(file)
+    finally:
+        os.close(file)
+    os.rename(temporary, folder / "library.json")
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes created, renamed and removed names of a folder durable."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def create_epoch(folder: Path | None, number: int) -> Epoch:
+    """Makes the empty files of an epoch; visible only once the manifest names it."""
+    from sessiondex.indexer.term_index import TermIndex
+
+    if folder is None:
+        return Epoch(
+            number, Catalog.create(None), ItemStore.create(None), TermIndex.create(None)
+        )
+    items, index = folder / f"items-{number}", folder / f"index-{number}"
+    catalog = Catalog.create(folder / f"catalog-{number}.sqlite3")
+    return Epoch(number, catalog, ItemStore.create(items), TermIndex.create(index))
+
+
+def open_epoch(folder: Path, manifest: dict[str, int], *, read_only: bool) -> Epoch:
+    """Opens the files of an epoch; an older term index stays closed."""
+    number = manifest["epoch"]
+    catalog = Catalog.open(folder / f"catalog-{number}.sqlite3", read_only=read_only)
+    store = ItemStore.open(folder / f"items-{number}")
+    index = None
+    if manifest["index_version"] == INDEX_VERSION:
+        from sessiondex.indexer.term_index import TermIndex
+
+        index = TermIndex.open(folder / f"index-{number}")
+    return Epoch(number, catalog, store, index)
+
+
+def _stamp(folder: Path | None) -> tuple[int, int] | None:
+    if folder is None:
+        return None
+    try:
+        found = os.stat(folder / "library.json")
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _is_ours(name: str) -> bool:
+    return name in {"library.json", "library.json.new", "writer.lock"} or name.startswith(
+        ("catalog-", "items-", "index-", "state.sqlite3", "staging")
+    )
+
+
+def _remove_epochs(folder: Path, *, keep: int) -> None:
+    """Removes the files of every other epoch: an old one, or one that a crash left unfinished."""
+    for path in folder.iterdir():
+        stem, _, rest = path.name.partition("-")
+        number = rest.split(".")[0]
+        if stem in {"catalog", "items", "index"} and number.isdecimal() and int(number) != keep:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,563 @@
+"""Brings a library up to date with session files: what to read, and how little of it.
+
+An unchanged file costs a `stat`, an append its new bytes. A file that is no longer what it was
+is compared record by record with what is known: if it still holds all of that, it goes on;
+otherwise the session gets a new generation that remembers how many leading records it shares.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sessiondex.errors import SessiondexError
+from sessiondex.indexer.assembly import Assembler
+from sessiondex.indexer.catalog import SessionRow, SourceRow
+from sessiondex.indexer.fingerprint import fingerprint, resume_offset
+from sessiondex.indexer.sources import detect, format_named
+from sessiondex.indexer.sources.base import (
+    Format,
+    Parser,
+    SessionStub,
+    SourceFile,
+    SourceOptions,
+    real_path,
+)
+from sessiondex.indexer.sources.discovery import (
+    Exclusion,
+    Found,
+    Unreadable,
+    default_homes,
+    discover,
+)
+from sessiondex.indexer.writing import LibraryWriter, SessionSink
+from sessiondex.limits import RECORD_BYTES, SETTLE_SECONDS
+from sessiondex.model import SessionHeader
+
+if TYPE_CHECKING:
+    from sessiondex.indexer.library import Epoch, Library
+
+BATCH_BYTES: Final = 48 * 1024 * 1024
+"""Text that is written before it is committed; bounds what an interruption loses."""
+
+HEAP_BYTES: Final = 64 * 1024 * 1024
+"""Memory of the index writer."""
+
+KEPT_FAULTS: Final = 100
+"""Corrupt records that are remembered of one file."""
+
+PEEKED_RECORDS: Final = 200
+"""Records that are looked at to learn the project of a file that may be excluded."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshOptions:
+    """Settings of a refresh."""
+
+    home: Path | None = None
+    """Looks for agents below this folder instead of the user's; overrides the environment."""
+    environ: Mapping[str, str] | None = None
+    exclude: tuple[str, ...] = ()
+    """Globs of project folders, slugs or files that are never indexed."""
+    again: bool = False
+    """Index also what was forgotten."""
+    wait_seconds: float = 30.0
+    settle_seconds: float = SETTLE_SECONDS
+    record_bytes: int = RECORD_BYTES.default
+    batch_bytes: int = BATCH_BYTES
+    heap_bytes: int = HEAP_BYTES
+    clock: Callable[[], float] = time.time
+    progress: Callable[[Progress], None] | None = None
+
+
+class Progress(NamedTuple):
+    """How far a refresh is, in files and source bytes."""
+
+    files: int
+    all_files: int
+    bytes: int
+    all_bytes: int
+
+
+@dataclass(slots=True)
+class IndexReport:
+    """What a refresh did."""
+
+    seen: int = 0
+    indexed: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    failed: int = 0
+    sessions: int = 0
+    """Sessions that are new or changed."""
+    entries: int = 0
+    """Entries added."""
+    bytes: int = 0
+    """Source bytes read."""
+    seconds: float = 0.0
+    failures: list[dict[str, str]] = field(default_factory=list)
+    corrupt_records: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "files": {
+                "seen": self.seen,
+                "indexed": self.indexed,
+                "unchanged": self.unchanged,
+                "skipped": self.skipped,
+                "failed": self.failed,
+            },
+            "sessions": self.sessions,
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "failures": self.failures,
+            "corrupt_records": self.corrupt_records,
+        }
+
+
+def index_library(
+    library: Library, paths: Iterable[str | Path] = (), *, options: RefreshOptions | None = None
+) -> IndexReport:
+    """Indexes files and folders; without paths, the agents' homes and all known files.
+
+    Raises:
+        Busy: another writer holds the library.
+        Failed: the disk or the index failed; what was committed stays.
+    """
+    options = options or RefreshOptions()
+    began = time.perf_counter()
+    with library.writing(wait_seconds=options.wait_seconds) as epoch:
+        if epoch.index is None:
+            from sessiondex.indexer.rebuild import rebuild
+
+            epoch = rebuild(library, epoch)
+        report = _Refresh(epoch, options).run([Path(path) for path in paths])
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+class _Rewritten(Exception):
+    """The source differs from what is known after some shared records."""
+
+    def __init__(self, shared: int) -> None:
+        super().__init__(shared)
+        self.shared = shared
+
+
+class _Refresh:
+    """One run over a set of files. Holds a writer only while there is something to write."""
+
+    def __init__(self, epoch: Epoch, options: RefreshOptions) -> None:
+        self._epoch = epoch
+        self._catalog = epoch.catalog
+        self._options = options
+        self._source_options = SourceOptions(record_bytes=options.record_bytes)
+        self._report = IndexReport()
+        self._writer: LibraryWriter | None = None
+        self._sources: dict[str, SourceRow] = {}
+        """Rows that were read but not committed yet."""
+        self._next_source: int = self._catalog.row("SELECT ifnull(max(source),0)+1 FROM sources")[0]
+        self._again: list[str] = []
+        self._touched: set[str] = set()
+
+    # ------------------------------------------------------------ the run
+
+    def run(self, paths: list[Path]) -> IndexReport:
+        found = self._found(paths)
+        known: dict[str, tuple[int, int, int, int, int, str]] = {
+            row[0]: row[1:]
+            for row in self._catalog.rows(
+                "SELECT path,size,mtime_ns,inode,pending,parser_version,format FROM sources"
+            )
+        }
+        forgotten = {row[0] for row in self._catalog.rows("SELECT path FROM forgotten")}
+        all_bytes = sum(item.stat.st_size for item in found)
+        done_bytes = 0
+        changed = False
+        for count, item in enumerate(found):
+            self._report.seen += 1
+            path = str(item.path)
+            if path in forgotten:
+                if not self._options.again:
+                    self._report.skipped += 1
+                    continue
+                self._again.append(path)
+            row = known.get(path)
+            if row is not None and path not in self._again and self._is_unchanged(row, item):
+                if row[5]:
+                    self._report.unchanged += 1
+                else:
+                    self._report.skipped += 1
+            else:
+                changed = True
+                self._read(item)
+            done_bytes += item.stat.st_size
+            if self._options.progress is not None:
+                self._options.progress(
+                    Progress(count + 1, len(found), done_bytes, all_bytes)
+                )
+            if self._writer is not None and (
+                self._writer.uncommitted_bytes >= self._options.batch_bytes
+            ):
+                self._commit()
+        seen = {str(item.path) for item in found}
+        gone = [path for path in known if path not in seen and not os.path.exists(path)]
+        if changed or self._writer is not None:
+            self._commit()
+        if self._writer is not None:
+            self._writer.close(final=True)
+        with self._catalog.transaction() as db:
+            db.executemany("UPDATE sources SET gone=1 WHERE path=? AND gone=0", [(p,) for p in gone])
+            db.executemany(
+                "UPDATE sources SET gone=0 WHERE path=? AND gone=1",
+                [(path,) for path in seen if path in known],
+            )
+            db.execute("UPDATE meta SET value=? WHERE name='refreshed_at'", (self._now_ms(),))
+        self._report.sessions = len(self._touched)
+        return self._report
+
+    def _found(self, paths: list[Path]) -> list[Found]:
+        exclude = self._options.exclude
+        if paths:
+            roots = [real_path(path) for path in paths]
+            return list(discover(roots, report=self._unreadable, exclude=exclude))
+        homes = [
+            real_path(home.path)
+            for home in default_homes(
+                os.environ if self._options.environ is None else self._options.environ,
+                home=self._options.home,
+            )
+        ]
+        found = {
+            item.path: item
+            for item in discover(homes, report=self._unreadable, exclude=exclude)
+        }
+        roots_known = {
+            Path(row[0]): Path(row[1])
+            for row in self._catalog.rows("SELECT path,root FROM sources WHERE format<>''")
+        }
+        others = [path for path in roots_known if path not in found and path.exists()]
+        for item in discover(others, report=self._unreadable, exclude=exclude):
+            found[item.path] = item._replace(root=roots_known.get(item.path, item.root))
+        return sorted(found.values(), key=lambda item: item.stat.st_mtime_ns, reverse=True)
+
+    def _unreadable(self, item: Unreadable) -> None:
+        self._report.failures.append({"file": str(item.path), "reason": item.reason})
+        self._report.failed += 1
+
+    def _now_ms(self) -> int:
+        return int(self._options.clock() * 1000)
+
+    def _is_unchanged(
+        self, row: tuple[int, int, int, int, int, str], item: Found
+    ) -> bool:
+        size, mtime_ns, inode, pending, version, name = row
+        if (size, mtime_ns, inode) != (item.stat.st_size, item.stat.st_mtime_ns, item.stat.st_ino):
+            return False
+        if name:
+            if format_named(name).parser_version != version:
+                return False
+        return not (pending and self._has_settled(item))
+
+    def _has_settled(self, item: Found) -> bool:
+        return self._options.clock() - item.stat.st_mtime >= self._options.settle_seconds
+
+    def _commit(self) -> None:
+        writer = self._writing()
+        writer.commit(list(self._sources.values()), forgotten=tuple(self._again))
+        self._sources = {}
+
+    def _writing(self) -> LibraryWriter:
+        if self._writer is None:
+            self._writer = LibraryWriter(
+                self._epoch, heap_bytes=self._options.heap_bytes, now_ms=self._now_ms
+            )
+        return self._writer
+
+    # ------------------------------------------------------------ one file
+
+    def _read(self, item: Found) -> None:
+        path = str(item.path)
+        before = self._catalog.source(path)
+        source = SourceFile(item.path, item.root, self._source_options)
+        row = SourceRow(
+            source=before.source if before else self._next_source,
+            path=path,
+            root=str(item.root),
+            format="",
+            parser_version=0,
+            size=item.stat.st_size,
+            mtime_ns=item.stat.st_mtime_ns,
+            inode=item.stat.st_ino,
+        )
+        if before is None:
+            self._next_source += 1
+        self._sources[path] = row
+        entries_before = self._report.entries
+        try:
+            format = detect(source)
+            if format is None:
+                self._report.skipped += 1
+                return
+            row.format, row.parser_version = format.name, format.parser_version
+            if self._is_excluded(format, source):
+                self._report.skipped += 1
+                row.format = ""
+                return
+            for stub in format.stubs(source):
+                self._read_session(format, source, stub, row, before, item)
+            row.head = fingerprint(item.path, resume_offset(row.state))
+            self._report.indexed += 1
+        except SessiondexError as error:
+            if error.kind in ("damaged", "busy", "internal") or self._writer_is_dead(error):
+                raise
+            self._fail(row, error.message if not error.hint else str(error))
+        except OSError as error:
+            self._fail(row, f"{error.strerror or error}")
+            row.mtime_ns = -1  # not the file's fault for ever: looked at again next time
+        finally:
+            self._report.corrupt_records.extend(row.corrupt)
+            if self._report.entries > entries_before:
+                self._report.bytes += item.stat.st_size
+
+    def _writer_is_dead(self, error: SessiondexError) -> bool:
+        return self._writer is not None and self._writer.is_dead
+
+    def _fail(self, row: SourceRow, reason: str) -> None:
+        row.reason = reason
+        self._report.failed += 1
+        self._report.failures.append({"file": row.path, "reason": reason})
+
+    def _is_excluded(self, format: Format, source: SourceFile) -> bool:
+        """Whether the session's working folder is excluded; discovery has checked the path."""
+        exclusion = Exclusion(self._options.exclude)
+        if not exclusion:
+            return False
+        for stub in format.stubs(source):
+            parser = format.parser(source, stub)
+            for count, _ in enumerate(parser.records()):
+                if parser.header.project or count >= PEEKED_RECORDS:
+                    break
+            project = parser.header.project
+            if project and exclusion.matches_project(project):
+                return True
+        return False
+
+    def _read_session(
+        self, format: Format, source: SourceFile, stub: SessionStub, row: SourceRow,
+        before: SourceRow | None, item: Found,
+    ) -> None:  # fmt: skip
+        reading = _Reading(format, source, stub, row, self._has_settled(item))
+        known = self._session_of(before, stub)
+        if known is not None:
+            state = before.state.get(stub.selector) if before else None
+            try:
+                if state and self._can_resume(format, known, before, source):
+                    self._resume(reading, known, state)
+                else:
+                    self._compare(reading, known)
+            except _Rewritten as difference:
+                self._rewrite(reading, known, difference.shared)
+            return
+        session_id = stub.session_id
+        count = 1
+        while (same := self._current(session_id)) is not None:
+            try:
+                self._compare(reading, same)
+                return
+            except _Rewritten:
+                count += 1
+                session_id = f"{stub.session_id}~{count}"
+        self._whole(reading, session_id, None, 0)
+
+    def _session_of(self, before: SourceRow | None, stub: SessionStub) -> SessionRow | None:
+        if before is None:
+            return None
+        for row in self._catalog.of_source(before.source):
+            if row.selector == stub.selector:
+                return row
+        return None
+
+    def _current(self, session_id: str) -> SessionRow | None:
+        found = self._catalog.current(session_id)
+        if found is None and self._writer is not None and self._writer.has_session(session_id):
+            # Written in this batch: the catalog must know it before it can be compared.
+            self._commit()
+            found = self._catalog.current(session_id)
+        return found
+
+    def _can_resume(
+        self, format: Format, known: SessionRow, before: SourceRow | None, source: SourceFile
+    ) -> bool:
+        return (
+            before is not None
+            and format.is_line_format
+            and known.parser_version == format.parser_version
+            and known.format == format.name
+            and not source.is_compressed
+            and before.head == fingerprint(source.path, resume_offset(before.state))
+        )
+
+    # ------------------------------------------------------------ the ways to read a session
+
+    def _resume(self, reading: _Reading, known: SessionRow, state: dict[str, Any]) -> None:
+        parser = reading.parser(state["parser"])
+        assembler = Assembler(state["assembler"])
+        sink: SessionSink | None = None
+        for record in parser.records():
+            if getattr(parser, "needs_reread", False):
+                raise _Rewritten(known.records)
+            if record.provisional:
+                reading.row.pending = True
+                break
+            sink = sink or self._writing().open_session(known, reading.row, assembler)
+            self._add(reading, parser, sink, record)
+        self._finish(reading, parser, assembler, sink)
+
+    def _compare(self, reading: _Reading, known: SessionRow) -> None:
+        """Reads the whole source beside what is known, and goes on behind it.
+
+        Raises:
+            _Rewritten: it does not hold all that is known.
+        """
+        parser = reading.parser(None)
+        assembler = Assembler()
+        digests = self._epoch.view.records(known.ord, 0, known.records)
+        matched = 0
+        sink: SessionSink | None = None
+        is_current = (
+            known.parser_version == reading.format.parser_version
+            and known.format == reading.format.name
+        )
+        for record in parser.records():
+            if record.provisional:
+                reading.row.pending = True
+                break
+            if matched < known.records:
+                if record.digest != next(digests).digest:
+                    break
+                matched += 1
+                assembler.assemble(record)
+                self._note(reading, record)
+                continue
+            if not is_current or assembler.ordinal < known.entries:
+                break
+            sink = sink or self._writing().open_session(known, reading.row, assembler)
+            self._add(reading, parser, sink, record)
+        if (
+            matched < known.records
+            or not is_current
+            or (sink is None and assembler.ordinal != known.entries)
+            or getattr(parser, "needs_reread", False)
+        ):
+            reading.row.corrupt = []
+            raise _Rewritten(matched)
+        if sink is None and known.source_path != reading.row.path:
+            if os.path.exists(known.source_path):
+                reading.row.state = {}  # the same session seen again; its first file keeps it
+                return
+            sink = self._writing().open_session(known, reading.row, assembler)
+        if sink is not None:
+            sink.row.source_path, sink.row.source_root = reading.row.path, reading.row.root
+            sink.row.selector = reading.stub.selector
+        self._finish(reading, parser, assembler, sink)
+
+    def _rewrite(self, reading: _Reading, known: SessionRow, shared: int) -> None:
+        self._whole(reading, known.session, known, shared)
+
+    def _whole(
+        self, reading: _Reading, session_id: str, replaces: SessionRow | None, shared: int
+    ) -> None:
+        reading.row.pending = False
+        parser = reading.parser(None)
+        sink: SessionSink | None = None
+        for record in parser.records():
+            if record.provisional:
+                reading.row.pending = True
+                break
+            sink = sink or self._new(reading, parser.header, session_id, replaces, shared)
+            self._add(reading, parser, sink, record)
+        if sink is None:
+            # Nothing is committed yet; a rewritten session is empty now, a new one not there yet.
+            if replaces is None:
+                return
+            sink = self._new(reading, parser.header, session_id, replaces, shared)
+        self._finish(reading, parser, sink.assembler, sink)
+
+    def _new(
+        self, reading: _Reading, header: SessionHeader, session_id: str,
+        replaces: SessionRow | None, shared: int,
+    ) -> SessionSink:  # fmt: skip
+        return self._writing().new_session(
+            header, reading.row, parser_version=reading.format.parser_version,
+            selector=reading.stub.selector, session_id=session_id, replaces=replaces,
+            shared=shared,
+        )  # fmt: skip
+
+    def _add(self, reading: _Reading, parser: Parser, sink: SessionSink, record: Any) -> None:
+        entries = sink.assembler.assemble(record)
+        writer = self._writing()
+        writer.add(sink, record, entries)
+        self._report.entries += len(entries)
+        self._note(reading, record)
+        if writer.uncommitted_bytes >= self._options.batch_bytes:
+            writer.take_header(sink, parser.header)
+            reading.row.state[reading.stub.selector] = {
+                "parser": parser.state(), "assembler": sink.assembler.state(),
+            }  # fmt: skip
+            size, reading.row.size = reading.row.size, -1  # a crash from here on: read on
+            reading.row.head = fingerprint(
+                Path(reading.row.path), resume_offset(reading.row.state)
+            )
+            self._commit()
+            reading.row.size = size
+            self._sources[reading.row.path] = reading.row
+
+    def _note(self, reading: _Reading, record: Any) -> None:
+        if (record.corrupt or record.oversized) and len(reading.row.corrupt) < KEPT_FAULTS:
+            reading.row.corrupt.append(
+                {
+                    "file": reading.row.path,
+                    "line": record.line,
+                    "byte_offset": record.byte_offset,
+                    "reason": record.corrupt or "oversized",
+                }
+            )
+
+    def _finish(
+        self, reading: _Reading, parser: Parser, assembler: Assembler, sink: SessionSink | None
+    ) -> None:
+        if sink is not None:
+            self._writing().take_header(sink, parser.header)
+            self._touched.add(sink.row.session)
+        reading.row.state[reading.stub.selector] = {
+            "parser": parser.state(),
+            "assembler": assembler.state(),
+        }
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One session of one file that is being read."""
+
+    format: Format
+    source: SourceFile
+    stub: SessionStub
+    row: SourceRow
+    has_settled: bool
+
+    def parser(self, state: dict[str, Any] | None) -> Parser:
+        parser = self.format.parser(self.source, self.stub, state)
+        if self.has_settled:
+            parser.settle = True
+        return parser
+
+
+def known_path(path: str | Path) -> str:
+    """A path as sources are known by."""
+    return str(real_path(path))
