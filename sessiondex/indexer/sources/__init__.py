@@ -11,9 +11,21 @@ from sessiondex.errors import InvalidArgument
 from sessiondex.indexer.sources.atif import ATIF
 from sessiondex.indexer.sources.base import Format, SourceFile
 from sessiondex.indexer.sources.chat import CHAT, CHAT_LINES
+from sessiondex.indexer.sources.claude_code import CLAUDE_CODE
+from sessiondex.indexer.sources.codex import CODEX
+from sessiondex.indexer.sources.codex_document import CODEX_DOCUMENT
 from sessiondex.indexer.sources.documents import LFS_POINTER
+from sessiondex.indexer.sources.yoi import YOI
 
-FORMATS: Final[tuple[Format, ...]] = (ATIF, CHAT_LINES, CHAT)
+FORMATS: Final[tuple[Format, ...]] = (
+    CLAUDE_CODE,
+    CODEX,
+    YOI,
+    CODEX_DOCUMENT,
+    ATIF,
+    CHAT_LINES,
+    CHAT,
+)
 """In the order in which they are asked: plain chat takes what no other format claims."""
 
 

@@ -156,6 +156,8 @@ class ChatParser(DocumentParser):
 class UnreadableLine:
     """The session of a line that cannot be read: one record that says why."""
 
+    settle: bool = False
+
     def __init__(
         self, header: SessionHeader, raw: RawValue, state: dict[str, Any] | None = None
     ) -> None:

@@ -67,8 +67,8 @@ def default_homes(environ: Mapping[str, str], home: Path | None = None) -> list[
     claude = [base / ".claude"]
     codex = [base / ".codex"]
     if home is None:
-        claude += [Path(environ[name]) for name in ("CLAUDE_CONFIG_DIR",) if environ.get(name)]
-        codex += [Path(environ[name]) for name in ("CODEX_HOME",) if environ.get(name)]
+        claude += [Path(folder) for folder in [environ.get("CLAUDE_CONFIG_DIR")] if folder]
+        codex += [Path(folder) for folder in [environ.get("CODEX_HOME")] if folder]
     homes = [Home(folder / "projects", "claude-code") for folder in claude]
     for folder in codex:
         homes += [Home(folder / "sessions", "codex"), Home(folder / "archived_sessions", "codex")]
@@ -139,7 +139,7 @@ def discover(
     exclusion = Exclusion(exclude)
     seen: set[tuple[int, int]] = set()
     found: list[Found] = []
-    for path in paths:
+    for path in (Path(os.path.abspath(each)) for each in paths):
         try:
             status = os.stat(path)
         except FileNotFoundError:

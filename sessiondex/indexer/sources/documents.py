@@ -239,6 +239,8 @@ class DocumentParser:
 
     line: int = 0
     """Physical line of the document where a file holds one on each line, else 0."""
+    settle: bool = False
+    """A document has no tail to settle: it parses as a whole or not at all."""
 
     def __init__(
         self,
