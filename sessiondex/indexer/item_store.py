@@ -152,9 +152,9 @@ class ItemStore:
         """
         name = file_name(info.stream, info.file)
         opened = self._opened(name)
-        data = opened.file.read(info.offset, info.length)
-        if len(data) < info.length or crc32(data) != info.crc:
-            opened, data = self._replaced(name, opened, info, data)
+        data = _checked_bytes(opened.file, info)
+        if data is None:
+            opened, data = self._replaced(name, opened, info)
         return self._decoded(name, info.offset, opened, data, columns)
 
     def text(
@@ -172,8 +172,7 @@ class ItemStore:
             Damaged: at the first damaged place; with `on_damage`, tells it and goes on behind.
         """
 
-        def report(name: str, offset: int, what: str, check: str) -> None:
-            damage = self._damaged(name, offset, what, check)
+        def report(damage: Damaged) -> None:
             if on_damage is None:
                 raise damage
             on_damage(damage)
@@ -187,12 +186,16 @@ class ItemStore:
             for found in messages(file, 0):
                 offset, length, data = found
                 if data is None:
-                    report(name, offset, f"{length} bytes have changed", "crc32")
-                elif not opened.load_head():
-                    report(name, 0, "the schema has changed, no batch can be read", "schema")
-                    break
+                    what = f"{length} bytes have changed"
+                    report(self._damaged(name, offset, what, "crc32"))
+                    if not offset:
+                        break  # without its schema no batch of the file can be read
                 elif offset:
-                    batch = self._decoded(name, offset, opened, data, None)
+                    try:
+                        batch = self._decoded(name, offset, opened, data, None)
+                    except Damaged as damage:
+                        report(damage)
+                        continue
                     info = BatchInfo(stream, number, offset, length, crc32(data), batch.num_rows)
                     yield info, batch
 
@@ -239,23 +242,23 @@ class ItemStore:
             opened = self._open_files.setdefault(name, _OpenFile(file))
         return opened
 
-    def _replaced(
-        self, name: str, opened: _OpenFile, info: BatchInfo, data: bytes
-    ) -> tuple[_OpenFile, bytes]:
+    def _replaced(self, name: str, opened: _OpenFile, info: BatchInfo) -> tuple[_OpenFile, bytes]:
         """The batch from the file that has the name now, if that is another one.
 
         A file that a dead writer left is removed, and the next writer may use its name again.
         """
         file = self._folder.open(name)
         if file is not None and file.identity != opened.file.identity:
-            opened, data = _OpenFile(file), file.read(info.offset, info.length)
-        if len(data) < info.length:
-            what = f"{info.length} bytes were written there, the file holds {len(data)}"
+            opened = _OpenFile(file)
+            data = _checked_bytes(file, info)
+            if data is not None:
+                self._open_files[name] = opened
+                return opened, data
+        size = opened.file.size()
+        if info.offset + info.length > size:
+            what = f"{info.length} bytes were written there, the file ends at {size}"
             raise self._damaged(name, info.offset, what, "length")
-        if crc32(data) != info.crc:
-            raise self._damaged(name, info.offset, f"{info.length} bytes have changed", "crc32")
-        self._open_files[name] = opened
-        return opened, data
+        raise self._damaged(name, info.offset, f"{info.length} bytes have changed", "crc32")
 
     def _decoded(
         self,
@@ -282,3 +285,11 @@ class ItemStore:
             f"{self._folder.shown(name)} at offset {offset}: {what} ({check} check)",
             hint="run 'sessiondex check'",
         )
+
+
+def _checked_bytes(file: StoredFile, info: BatchInfo) -> bytes | None:
+    """The bytes of a batch, None where they are not what was written."""
+    if info.offset + info.length > file.size():
+        return None
+    data = file.read(info.offset, info.length)
+    return data if len(data) == info.length and crc32(data) == info.crc else None

@@ -31,6 +31,7 @@ from sessiondex.indexer.item_store import (
     text_run,
     text_slice,
 )
+from sessiondex.indexer.store_files import MemoryFolder, StoredFile
 from sessiondex.model import Attachment, Entry, EntryRef, Record
 
 
@@ -534,6 +535,89 @@ def test_runs_can_be_made_from_a_scan(store: ItemStore) -> None:
     }
 
 
+# ---------------------------------------------------------------- disks that fail
+
+
+class FaultyFile:
+    """A file whose writes may stop half-way and whose syncs may fail."""
+
+    def __init__(self, folder: FaultyFolder, file: StoredFile) -> None:
+        self._folder, self._file = folder, file
+        self.identity = file.identity
+        self.size, self.read = file.size, file.read
+
+    def write(self, offset: int, data: bytes) -> None:
+        try:
+            self._folder.step()
+        except Failed:
+            self._file.write(offset, data[: len(data) // 2])
+            raise
+        self._file.write(offset, data)
+
+    def truncate(self, length: int) -> None:
+        self._folder.step()
+        self._file.truncate(length)
+
+    def sync(self) -> None:
+        self._folder.step()
+
+
+class FaultyFolder(MemoryFolder):
+    """Fails its n-th change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps_left = 1_000_000
+
+    def step(self) -> None:
+        self.steps_left -= 1
+        if self.steps_left == 0:
+            raise Failed("the disk is full")
+
+    def open(self, name: str, *, writable: bool = False) -> StoredFile | None:
+        file = super().open(name)
+        return FaultyFile(self, file) if file and writable else file
+
+    def create(self, name: str) -> StoredFile:
+        self.step()
+        return FaultyFile(self, super().create(name))
+
+    def remove(self, name: str) -> None:
+        self.step()
+        super().remove(name)
+
+    def sync(self) -> None:
+        self.step()
+
+
+def test_whichever_step_fails_what_was_committed_stays_and_the_next_writer_goes_on() -> None:
+    outcomes: set[bool] = set()
+    for steps in range(1, 60):
+        folder = FaultyFolder()
+        store = ItemStore(folder, max_file_bytes=6_000)
+        first = fill(store.writer({}), 1, 60)
+        dead = store.writer(first.lengths)
+        fill(dead, 2, 100)  # never committed by a catalog: the next writer removes it
+        folder.steps_left = steps
+        writer = None
+        try:
+            writer = store.writer(first.lengths)
+            fill(writer, 3, 200)
+            outcomes.add(True)
+        except Failed:
+            outcomes.add(False)
+            if writer is not None:
+                with pytest.raises(Failed, match="failed before"):
+                    writer.flush()
+        folder.steps_left = 1_000_000
+        assert all(store.read(info).num_rows == info.rows for info in first.batches)
+        third = fill(store.writer(first.lengths), 4, 30)
+        for stream in STREAMS:
+            expected = of(stream, first) + of(stream, third)
+            assert [info for info, _ in store.scan(stream)] == expected
+    assert outcomes == {True, False}
+
+
 # ---------------------------------------------------------------- damage
 
 
@@ -608,7 +692,8 @@ def test_a_scan_of_a_file_with_a_damaged_schema_says_so(
     path.write_bytes(good)
     damages: list[Damaged] = []
     assert list(store.scan("texts", on_damage=damages.append)) == []
-    assert [damage.message.split(" at offset ")[1] for damage in damages][-1].startswith("0: the")
+    (damage,) = damages
+    assert damage.message.startswith(f"{path} at offset 0: ")
 
 
 def test_a_cut_file_gives_all_batches_before_the_cut(
@@ -635,6 +720,15 @@ def test_a_cut_file_gives_all_batches_before_the_cut(
                     with pytest.raises(Damaged, match=r"length check|schema check"):
                         store.read(info)
         path.write_bytes(good)
+
+
+def test_a_place_that_no_file_can_hold_is_damage(
+    filled: tuple[ItemStore, Flushed, Path],
+) -> None:
+    store, flushed, _ = filled
+    for change in ({"offset": 2**62}, {"length": 2**62}, {"file": 9}, {"crc": 1}):
+        with pytest.raises(Damaged, match="check"):
+            store.read(flushed.batches[0]._replace(**change))
 
 
 def test_a_tail_of_zeros_or_noise_ends_a_scan(filled: tuple[ItemStore, Flushed, Path]) -> None:
