@@ -24,6 +24,7 @@ SNIPPET = Limit("snippet", "bytes", 300, 300, "text around the matches of one hi
 LISTING_LINE = Limit("listing_line", "bytes", 160, 160, "text of one line of a listing")
 READ_ENTRIES = Limit("read_entries", "entries", 10, 80, "entries in one read")
 READ_BYTES = Limit("read_bytes", "bytes", 16 * KIB, 48 * KIB, "bytes in one read")
+READ_TOKENS = Limit("read_tokens", "tokens", 4 * KIB, 12 * KIB, "tokens in one read (bytes / 4)")
 REPLY_BYTES = Limit("reply_bytes", "bytes", 64 * KIB, 64 * KIB, "serialized reply of any tool")
 QUERY_BYTES = Limit("query_bytes", "bytes", 4 * KIB, 4 * KIB, "query; longer is refused, never cut")
 EXCERPT_BYTES = Limit("excerpt_bytes", "bytes", 2 * KIB, 8 * KIB, "excerpt of one evidence")
@@ -47,7 +48,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     PAGE, ANCHOR_TEXT, SNIPPET, LISTING_LINE, READ_ENTRIES, READ_BYTES, REPLY_BYTES, QUERY_BYTES,
     EXCERPT_BYTES, STAGING_BYTES, SUBJECT_PART, SUBJECTS, CANDIDATES, CANDIDATE_REFS, CLAIM,
     STALENESS, RECORD_BYTES, SNIPPET_MATCHES, ALSO_IN, TOKEN_BYTES, RANKED_HITS, SUMMARY,
-    TASK_CONTEXT, FIELD,
+    TASK_CONTEXT, FIELD, READ_TOKENS,
 )  # fmt: skip
 
 SETTLE_SECONDS: Final = 300

@@ -7,7 +7,7 @@ Nothing here knows what a reply is about.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 import orjson
 
@@ -24,6 +24,11 @@ class Note(NamedTuple):
     def to_json(self) -> dict[str, str]:
         """The note as it stands in a reply."""
         return {"code": self.code, "message": self.message}
+
+
+PROVISIONAL_NOTE: Final = Note(
+    "provisional", "the last entry is not committed yet and may still change"
+)
 
 
 class Clamped(NamedTuple):

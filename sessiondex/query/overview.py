@@ -1,0 +1,174 @@
+"""The overview: a sparse table of contents of a capture."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from sessiondex.errors import InvalidArgument, Stale
+from sessiondex.limits import ANCHOR_TEXT, PAGE, REPLY_BYTES, TASK_CONTEXT
+from sessiondex.model import EntryRef
+from sessiondex.query.cutting import MaskedText, entry_head
+from sessiondex.query.entry_view import label
+from sessiondex.query.reply import PROVISIONAL_NOTE, Reply, clamp
+from sessiondex.query.selection import as_ref, range_bounds
+from sessiondex.query.times import format_time
+
+if TYPE_CHECKING:
+    from sessiondex.indexer.capture import Capture
+
+STRIDE: Final = 8
+"""Every how manieth anchor is shown when nothing else is asked for."""
+
+
+def overview(
+    capture: Capture,
+    *,
+    stride: int | None = None,
+    from_ref: EntryRef | str | None = None,
+    through_ref: EntryRef | str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    capture_token: str | None = None,
+    reveal: bool = False,
+) -> dict[str, Any]:
+    """One page of anchors: the first, every 8th, the last, or every `stride`-th.
+
+    `from_ref` and `through_ref` zoom between two anchors; where no 8th stands between them, all
+    are shown. `before`, the anchors, their `intervening_entries` and `after` add up to the
+    entries of the range. A page costs the page, not the session.
+
+    Raises:
+        InvalidArgument: a stride or limit below 1, a backward range, a foreign cursor.
+        PastEnd: an end of the range lies behind the last record.
+        Stale: the cursor or a ref belongs to a generation that was rewritten since.
+    """
+    if stride is not None and stride < 1:
+        raise InvalidArgument(f"stride is {stride}", hint="expected a whole number of at least 1")
+    page = clamp(PAGE, limit)
+    begin = None if from_ref is None else as_ref(from_ref)
+    end = None if through_ref is None else as_ref(through_ref)
+    capture.admit(capture_token, [ref for ref in (begin, end) if ref is not None])
+    first, stop = range_bounds(capture, begin, end)
+    place = _Place(capture, f"{stride} {begin} {end}")
+    at = 0
+    if cursor is not None:
+        at, stop = place.decode(cursor, stop)
+
+    low, high = capture.anchor_index(first), capture.anchor_index(stop)
+    if stride is None:
+        is_zoom = begin is not None and end is not None and high - low <= STRIDE + 1
+        stride = 1 if is_zoom else STRIDE
+    total = -(-(high - low - 1) // stride) + 1 if high > low else 0
+    # Numbers of the anchors of this page and the next one: each step, at last the last.
+    numbers = [min(low + n * stride, high - 1) for n in range(at, min(at + page.value + 1, total))]
+    ordinals = [capture.anchor_ordinals(number, number + 1)[0] for number in numbers]
+
+    reply = Reply(REPLY_BYTES.maximum)
+    reply.note(page.note)
+    reply.put("session", capture.session)
+    reply.put("capture", capture.token)
+    reply.put("anchors", [])
+    before, after = stop - first, 0
+    if total:
+        before = capture.anchor_ordinals(low, low + 1)[0] - first
+        after = stop - capture.anchor_ordinals(high - 1, high)[0] - 1
+    reply.put("before", before)
+    reply.put("after", after)
+    reply.put("stride", stride)
+    reply.put("total", total)
+    reply.put("task_context", _task_context(capture, first, stop, reveal))
+    shown = 0
+    for ordinal, following in zip(ordinals, [*ordinals[1:], None], strict=True):
+        if shown == page.value:
+            break
+        anchor = _anchor(capture, ordinal, following if at + shown + 1 < total else None, reveal)
+        if not reply.add("anchors", anchor):
+            reply.put("stopped", "bytes")
+            break
+        shown += 1
+        if ordinal >= capture.committed_count:
+            reply.note(PROVISIONAL_NOTE)
+    has_more = at + shown < total
+    reply.put("returned", shown)
+    reply.put("has_more", has_more)
+    reply.put("next_cursor", place.encode(at + shown, stop) if has_more else None)
+    return reply.build()
+
+
+def _anchor(capture: Capture, ordinal: int, following: int | None, reveal: bool) -> dict[str, Any]:
+    """An anchor with what stands between it and the next one shown; nothing after the last."""
+    entry = capture.entry(ordinal)
+    if following is None:
+        following = ordinal + 1
+    between = capture.counts(following).minus(capture.counts(ordinal + 1))
+    return {
+        "entry_ref": str(entry.ref),
+        "entry_range": [entry.ref.record, entry.ref.record],
+        "kind": entry.kind,
+        "label": label(capture, entry, reveal=reveal),
+        "turn": entry.turn,
+        "timestamp": format_time(entry.timestamp),
+        "text": entry_head(capture, entry, ANCHOR_TEXT.default, reveal=reveal).text,
+        "total_bytes": entry.total_bytes,
+        "intervening_entries": between.total,
+        "intervening": between._asdict(),
+    }
+
+
+def _task_context(capture: Capture, first: int, stop: int, reveal: bool) -> dict[str, Any] | None:
+    """The last committed task list or plan in the range."""
+    entry = capture.last_plan(first, stop)
+    if entry is None:
+        return None
+    plan = entry.plan.encode()
+    return {
+        "entry_ref": str(entry.ref),
+        "entry_range": [entry.ref.record, entry.ref.record],
+        "text": MaskedText(plan, reveal=reveal).fit(0, TASK_CONTEXT.default).text,
+        "total_bytes": len(plan),
+    }
+
+
+class _Place:
+    """Where the next page begins; bound to the session, its generation and the arguments."""
+
+    def __init__(self, capture: Capture, arguments: str) -> None:
+        self._capture = capture
+        self._binding = f"overview {capture.session} {arguments}".encode()
+
+    def encode(self, at: int, stop: int) -> str:
+        payload = orjson.dumps([self._capture.generation, at, stop])
+        return base64.urlsafe_b64encode(self._digest(payload) + payload).decode().rstrip("=")
+
+    def decode(self, cursor: str, stop: int) -> tuple[int, int]:
+        """The next anchor and the end of the range as the first page saw it.
+
+        Raises:
+            InvalidArgument: malformed, or of a call with other arguments.
+            Stale: the session was rewritten since.
+        """
+        try:
+            raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        except (binascii.Error, ValueError):
+            raw = b""
+        payload = raw[8:]
+        if not payload or raw[:8] != self._digest(payload):
+            raise InvalidArgument(
+                "malformed cursor, or one of a call with other arguments",
+                hint="pass 'next_cursor' unchanged, with the arguments of its first page",
+            )
+        generation, at, end = orjson.loads(payload)
+        if generation != self._capture.generation:
+            raise Stale(
+                "the session was rewritten since the cursor was given",
+                hint="begin again without a cursor",
+            )
+        return at, min(end, stop)
+
+    def _digest(self, payload: bytes) -> bytes:
+        return blake2b(payload + self._binding, digest_size=8).digest()
