@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sessiondex.indexer.sources.base import Parser, SessionStub, SourceFile
 from sessiondex.indexer.sources.codex_items import compaction_item, event_item, response_item
-from sessiondex.indexer.sources.codex_lineage import Lineage, Thread, created_at
+from sessiondex.indexer.sources.codex_lineage import Lineage, Thread, uuid_time
 from sessiondex.indexer.sources.documents import as_dict, as_text, file_stem
 from sessiondex.indexer.sources.identity import Occurrences
 from sessiondex.indexer.sources.lines import LineParser, epoch_ms, head_objects, read_values
@@ -183,8 +183,8 @@ class CodexParser(LineParser):
 
     def _meta(self, record: Record, payload: dict[str, Any]) -> None:
         thread_id = _thread_id(payload) or self.header.session_id
-        created = created_at(thread_id, epoch_ms(payload.get("timestamp")))
-        thread = Thread(thread_id, created if created is not None else record.timestamp)
+        times = (epoch_ms(payload.get("timestamp")), uuid_time(thread_id), record.timestamp)
+        thread = Thread(thread_id, next((time for time in times if time is not None), None))
         if self._lineage.has_own:
             record.replayed = self._lineage.add_ancestor(thread)
             return
@@ -217,10 +217,10 @@ class CodexParser(LineParser):
             record.flags |= COPIED
         elif self.header.sub_agent:
             record.flags |= SIDECHAIN
-        if place.ends_replay:
+        if place.follows_replay:
             # The thread has its own prompt behind the one of the thread that it replays.
             self._is_prompt_over = False
-            self._cwd = self.header.project
+            self._cwd = self._cwd if place.is_replayed else self.header.project
         return place.thread_id or self.header.session_id
 
     def _turn_context(self, record: Record, payload: dict[str, Any]) -> None:

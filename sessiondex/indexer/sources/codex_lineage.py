@@ -22,7 +22,7 @@ class Thread(NamedTuple):
 
     thread_id: str
     created: int | None
-    """Epoch milliseconds; None where neither meta nor id says."""
+    """Epoch milliseconds; None where nothing says."""
 
 
 class Place(NamedTuple):
@@ -30,15 +30,13 @@ class Place(NamedTuple):
 
     thread_id: str
     is_replayed: bool = False
-    ends_replay: bool = False
-    """The first own record behind a replay."""
+    follows_replay: bool = False
+    """The first record of a thread behind those of an older one."""
 
 
-def created_at(thread_id: str, timestamp: int | None) -> int | None:
-    """When a thread or turn was made: the given time, else the one in its UUIDv7."""
-    if timestamp is not None:
-        return timestamp
-    found = _UUID7.match(thread_id)
+def uuid_time(uuid: str) -> int | None:
+    """Epoch milliseconds in a UUIDv7; None for any other id."""
+    found = _UUID7.match(uuid)
     return int(found[1] + found[2], 16) if found else None
 
 
@@ -97,25 +95,28 @@ class Lineage:
         own = self._threads[0].thread_id
         if self._is_over:
             return Place(own)
-        turn = created_at(turn_id, None)
+        turn = uuid_time(turn_id)
         if not self._is_replay(ordinal, timestamp, turn):
             self._is_over = True
-            return Place(own, ends_replay=self._is_open)
+            return Place(own, follows_replay=self._is_open)
         self._is_open = True
         self._last = timestamp if timestamp is not None else self._last
-        return Place(self._replayed_thread(timestamp, turn), is_replayed=True)
+        before = self._owner
+        thread_id = self._replayed_thread(timestamp, turn)
+        return Place(thread_id, is_replayed=True, follows_replay=self._owner != before)
 
     def _is_replay(self, ordinal: int | None, timestamp: int | None, turn: int | None) -> bool:
-        created = self._threads[0].created
+        own = self._threads[0]
         if self._start is not None and ordinal is not None:
             return ordinal < self._start
         if not (self._is_open or self._parent):
             return False
-        if turn is not None and created is not None:
-            return turn < created
-        if timestamp is None or created is None:
+        minted = uuid_time(own.thread_id)
+        if turn is not None and minted is not None:
+            return turn < minted
+        if timestamp is None or own.created is None:
             return self._is_open
-        if timestamp < created:
+        if timestamp < own.created:
             self._keeps_times = True
             return True
         if not self._is_open or self._keeps_times:
@@ -126,12 +127,13 @@ class Lineage:
         """The youngest ancestor that existed when the record was made."""
         if len(self._threads) == 1:
             return self._parent
-        made = turn
-        if made is None and self._keeps_times:
-            made = timestamp
-        while made is not None and self._owner > 1:
-            created = self._threads[self._owner - 1].created
-            if created is None or made < created:
+        while self._owner > 1:
+            younger = self._threads[self._owner - 1]
+            if turn is not None:
+                made, minted = turn, uuid_time(younger.thread_id)
+            else:
+                made, minted = timestamp if self._keeps_times else None, younger.created
+            if made is None or minted is None or made < minted:
                 break
             self._owner -= 1
         return self._threads[self._owner].thread_id
