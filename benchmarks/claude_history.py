@@ -264,6 +264,7 @@ class ClaudeSession:
              "content": "Conversation compacted", "level": "info",
              "compactMetadata": {"trigger": "auto", "preTokens": 155_000}}
         )  # fmt: skip
+        self.file.count("system")
         summary = f"This session continues an earlier one.\n\n{self._writer.prose(3000)}"
         self._node(
             {"type": "user", "message": {"role": "user", "content": summary},

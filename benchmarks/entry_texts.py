@@ -59,6 +59,8 @@ def _call_text(name: str, arguments: Any) -> str:
 
 
 def _claude(session: str, record: dict[str, Any]) -> Iterator[EntryText]:
+    if record["type"] == "system" and "content" in record:
+        yield EntryText(session, "system", record["content"])
     if record["type"] not in ("user", "assistant"):
         return
     content = record["message"]["content"]
