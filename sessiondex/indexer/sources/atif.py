@@ -226,13 +226,13 @@ class AtifParser(DocumentParser):
         for ref in refs:
             summary = as_dict(as_dict(ref).get("extra")).get("summary")
             if not text and isinstance(summary, str) and not item.summary:
-                item.summary = clean_text(summary)
+                item.summary = summary
         return item
 
     def _content(self, content: Any) -> tuple[str, list[Attachment]]:
         """Text and attachments of a message or result: a string, or a list of parts."""
         if isinstance(content, str):
-            return clean_text(content), []
+            return content, []
         texts: list[str] = []
         attachments: list[Attachment] = []
         for part in as_list(content):
@@ -244,7 +244,7 @@ class AtifParser(DocumentParser):
                 texts.append(part["text"])
             elif part.get("type"):
                 attachments.append(self._attachment(part))
-        return clean_text("\n".join(texts)), attachments
+        return "\n".join(texts), attachments
 
     def _attachment(self, part: dict[str, Any]) -> Attachment:
         described = as_dict(part.get("source"))
@@ -257,7 +257,7 @@ class AtifParser(DocumentParser):
                 size = (self._folder / path).stat().st_size
             except OSError:
                 size = 0
-        return Attachment(clean_text(media_type), size)
+        return Attachment(media_type, size)
 
     def _name(self, items: list[Item], step: dict[str, Any]) -> None:
         """Gives the items names that a step copied inside the same run has too.
@@ -279,7 +279,7 @@ class AtifParser(DocumentParser):
 
 
 def _call(block: int, call: dict[str, Any], pointer: str) -> Item:
-    name = clean_text(as_text(call.get("function_name")))
+    name = as_text(call.get("function_name"))
     return Item(
         block,
         "tool_call",
@@ -327,7 +327,8 @@ def _session_id(trajectory: dict[str, Any], path: Path) -> str:
     """`trajectory_id`, else `<session_id>/<file stem>`, else the file stem."""
     own = as_text(trajectory.get("trajectory_id"))
     run = as_text(trajectory.get("session_id"))
-    return clean_text(own or (f"{run}/{file_stem(path)}" if run else file_stem(path)))
+    stem = clean_text(file_stem(path))
+    return own or (f"{run}/{stem}" if run else stem)
 
 
 def _parent_run(trajectory: dict[str, Any]) -> str:
@@ -344,7 +345,7 @@ def _run_id(outer: Sequence[dict[str, Any]]) -> str:
     for trajectory in reversed(outer):
         run = _parent_run(trajectory) or as_text(trajectory.get("session_id"))
         if run:
-            return clean_text(_CONTINUATION.sub("", run))
+            return _CONTINUATION.sub("", run)
     return ""
 
 
@@ -358,7 +359,7 @@ def _header(
     model = as_text(agent.get("model_name")) or next(
         (name for step in as_list(trajectory.get("steps")) if (name := _step_model(step))), ""
     )
-    header = SessionHeader(stub.session_id, ATIF.agent, ATIF.name, model=clean_text(model))
+    header = SessionHeader(stub.session_id, ATIF.agent, ATIF.name, model=model)
     for fields in (extra, agent_extra):
         header.project = header.project or _first_text(fields, "cwd", "cwds")
         header.branch = header.branch or _first_text(fields, "git_branch", "git_branches")
@@ -374,7 +375,7 @@ def _step_model(step: Any) -> str:
 
 def _first_text(fields: dict[str, Any], single: str, several: str) -> str:
     first = (as_list(fields.get(several)) or [""])[0]
-    return clean_text(as_text(fields.get(single)) or as_text(first))
+    return as_text(fields.get(single)) or as_text(first)
 
 
 # ---------------------------------------------------------------- neighbouring files

@@ -31,7 +31,7 @@ from sessiondex.indexer.sources.documents import (
     read_document,
 )
 from sessiondex.indexer.sources.lines import LineParser, RawValue, head_objects, read_values
-from sessiondex.model import Record, SessionHeader, clean_text
+from sessiondex.model import Record, SessionHeader
 
 _PADDING: Final = "\0 \t\r\n"
 
@@ -143,8 +143,8 @@ class ChatParser(DocumentParser):
         super().__init__(header, _elements(conversation), state)
         self.line = line
         fields = as_dict(conversation)
-        header.model = clean_text(as_text(fields.get("model")))
-        header.title = clean_text(as_text(fields.get("title")))
+        header.model = as_text(fields.get("model"))
+        header.title = as_text(fields.get("title"))
         self._reader = MessageReader()
 
     def parse(self, record: Record, value: dict[str, Any]) -> None:

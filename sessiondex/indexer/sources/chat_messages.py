@@ -24,7 +24,6 @@ from sessiondex.model import (
     Item,
     ItemKind,
     Record,
-    clean_text,
     compact_json,
     tool_input_text,
 )
@@ -85,17 +84,17 @@ class MessageReader:
     def read(self, record: Record, message: dict[str, Any]) -> None:
         """Fills a record from its message or item; takes any object."""
         record.timestamp = _time(message)
-        record.model = clean_text(as_text(message.get("model")))
+        record.model = as_text(message.get("model"))
         blocks = _Blocks()
         role = as_text(message.get("role")) or as_text(message.get("from"))
         item_type = as_text(message.get("type"))
         if role:
-            content = message["value"] if "value" in message and "role" not in message else None
-            self._read_message(blocks, role, message, message.get("content", content))
+            field = "content" if "role" in message else "value"
+            self._read_message(blocks, role, message, field)
         elif item_type == "reasoning":
             blocks.hide()
         elif item_type.endswith("_call_output"):
-            blocks.result(message, "", message.get("output"), message.get("call_id"))
+            blocks.result(message, "", message.get("output"), message.get("call_id"), "/output")
         elif item_type.endswith("_call"):
             _read_call_item(blocks, item_type, message)
         record.items = blocks.items
@@ -106,13 +105,14 @@ class MessageReader:
         self.has_user = self.has_user or is_user or "user" in kinds
 
     def _read_message(
-        self, blocks: _Blocks, role: str, message: dict[str, Any], content: Any
+        self, blocks: _Blocks, role: str, message: dict[str, Any], field: str
     ) -> None:
-        if any(message.get(field) for field in _REASONING_FIELDS):
+        content = message.get(field)
+        if any(message.get(name) for name in _REASONING_FIELDS):
             blocks.hide()
         if role in _RESULT_ROLES:
             name = as_text(message.get("name"))
-            blocks.result(message, name, content, message.get("tool_call_id"))
+            blocks.result(message, name, content, message.get("tool_call_id"), f"/{field}")
             return
         if role in _CALL_ROLES:
             call = _parsed(content)
@@ -125,10 +125,10 @@ class MessageReader:
         sub_kind = ""
         if role not in _MESSAGE_KINDS:
             # A role of some harness: what it says belongs to the history.
-            sub_kind = clean_text(role)
+            sub_kind = role
         elif kind == "system" and not self.has_user:
             kind = "prompt"
-        blocks.content(kind, content, sub_kind)
+        blocks.content(kind, content, sub_kind, f"/{field}")
         blocks.text(kind, message.get("refusal"), "/refusal", sub_kind)
         blocks.text(kind, as_dict(message.get("audio")).get("transcript"), "/audio", sub_kind)
         for i, call in enumerate(as_list(message.get("tool_calls"))):
@@ -151,9 +151,11 @@ class _Blocks:
         self.count += 1
 
     def call(self, name: Any, arguments: Any, call_id: Any, pointer: str = "") -> None:
-        name = clean_text(as_text(name))
+        name = as_text(name)
         text = tool_input_text(name, _parsed(arguments))
-        item = Item(self.count, "tool_call", text, call_id=_id(call_id), name=name, pointer=pointer)
+        item = Item(
+            self.count, "tool_call", text, call_id=as_text(call_id), name=name, pointer=pointer
+        )
         self.items.append(item)
         self.count += 1
 
@@ -167,8 +169,8 @@ class _Blocks:
                 self.count,
                 "tool_result",
                 text,
-                call_id=_id(call_id),
-                name=clean_text(name),
+                call_id=as_text(call_id),
+                name=name,
                 error=error if isinstance(error, bool) else None,
                 attachments=attachments,
                 pointer=pointer,
@@ -179,53 +181,52 @@ class _Blocks:
     def text(self, kind: ItemKind, text: Any, pointer: str, sub_kind: str = "") -> None:
         """A message of its own block; none for an empty text."""
         if isinstance(text, str) and text:
-            self._message(kind, sub_kind, pointer).text = (
-                "" if kind == "prompt" else clean_text(text)
-            )
+            self._message(kind, sub_kind, pointer).text = "" if kind == "prompt" else text
             self.count += 1
 
-    def content(self, kind: ItemKind, content: Any, sub_kind: str) -> None:
+    def content(self, kind: ItemKind, content: Any, sub_kind: str, pointer: str) -> None:
         """Content of a message: a string is one block, a list as many as it has parts.
 
         Neighbouring text parts are one message at the block of the first; attachments belong to
-        the message that they stand in.
+        the message that they stand in. A user message stays one whatever stands between its texts.
         """
         if isinstance(content, str):
-            self.text(kind, content, "/content", sub_kind)
+            self.text(kind, content, pointer, sub_kind)
             return
         message: Item | None = None
-        texts: list[str] = []
+        texts: list[tuple[Item, list[str]]] = []
         for i, part in enumerate(as_list(content)):
-            pointer = f"/content/{i}"
-            part = {"type": "text", "text": part} if isinstance(part, str) else as_dict(part)
-            part_type = as_text(part.get("type"))
+            part = {"text": part} if isinstance(part, str) else as_dict(part)
             text = _text_of(part)
             attachment = None if text is not None else _attachment(part)
-            if text is not None or attachment is not None:
+            if text or attachment is not None:
                 if message is None:
-                    message, texts = self._message(kind, sub_kind, pointer), []
-                if kind == "prompt":
-                    pass
-                elif attachment is not None:
+                    message = self._message(kind, sub_kind, f"{pointer}/{i}")
+                    texts.append((message, []))
+                if text:
+                    texts[-1][1].append(text)
+                if attachment is not None and kind != "prompt":
                     message.attachments.append(attachment)
-                elif text:
-                    texts.append(text)
-                    message.text = clean_text("\n".join(texts))
                 self.count += 1
-                continue
-            if part_type in _HIDDEN_PARTS:
-                self.hide()
-            elif part_type.endswith("tool_use"):
-                self.call(part.get("name"), part.get("input"), part.get("id"), pointer)
-            elif part_type.endswith("tool_result"):
-                call_id = part.get("tool_use_id")
-                self.result(part, "", part.get("content"), call_id, pointer)
-            else:
+            elif text is not None or not self._other_part(part, f"{pointer}/{i}"):
                 self.count += 1
-                continue
-            # A user message stays one, whatever results stand between its texts.
-            if kind != "user":
+            elif kind != "user":
                 message = None
+        for message, parts in texts:
+            message.text = "" if kind == "prompt" else "\n".join(parts)
+
+    def _other_part(self, part: dict[str, Any], pointer: str) -> bool:
+        """Takes a part that is no text; False if it is of no known type."""
+        part_type = as_text(part.get("type"))
+        if part_type in _HIDDEN_PARTS:
+            self.hide()
+        elif part_type.endswith("tool_use"):
+            self.call(part.get("name"), part.get("input"), part.get("id"), pointer)
+        elif part_type.endswith("tool_result"):
+            self.result(part, "", part.get("content"), part.get("tool_use_id"), pointer)
+        else:
+            return False
+        return True
 
     def _message(self, kind: ItemKind, sub_kind: str, pointer: str) -> Item:
         item = Item(self.count, kind, sub_kind=sub_kind, pointer=pointer)
@@ -286,7 +287,7 @@ def _text_of(part: dict[str, Any]) -> str | None:
 def _parts(content: Any) -> tuple[str, list[Attachment]]:
     """Text and attachments of a tool's output: a string, a list of parts, or any other value."""
     if isinstance(content, str):
-        return clean_text(content), []
+        return content, []
     if content is None:
         return "", []
     if not isinstance(content, list):
@@ -300,7 +301,7 @@ def _parts(content: Any) -> tuple[str, list[Attachment]]:
             attachments.append(attachment)
         else:
             texts.append(compact_json(_readable(part)) if text is None else text)
-    return clean_text("\n".join(texts)), attachments
+    return "\n".join(texts), attachments
 
 
 def _readable(part: Any) -> Any:
@@ -315,13 +316,13 @@ def _attachment(part: dict[str, Any]) -> Attachment | None:
     part_type = as_text(part.get("type"))
     if part_type in ("image_url", "input_image", "computer_screenshot"):
         url = part.get("image_url")
-        return _clean(url_attachment(url.get("url") if isinstance(url, dict) else url, "image"))
+        return url_attachment(url.get("url") if isinstance(url, dict) else url, "image")
     if part_type == "input_audio":
         audio = as_dict(part.get("input_audio"))
         media_type = f"audio/{as_text(audio.get('format')) or 'unknown'}"
-        return _clean(Attachment(media_type, base64_bytes(audio.get("data"))))
+        return Attachment(media_type, base64_bytes(audio.get("data")))
     if part_type in ("file", "input_file"):
-        return _clean(url_attachment((as_dict(part.get("file")) or part).get("file_data"), "file"))
+        return url_attachment((as_dict(part.get("file")) or part).get("file_data"), "file")
     if part_type not in ("image", "document", "audio", "video", "resource"):
         return None
     # Anthropic describes the body in `source`, MCP in the part itself or in `resource`.
@@ -331,16 +332,8 @@ def _attachment(part: dict[str, Any]) -> Attachment | None:
     media_type = as_text(source.get("media_type") or source.get("mimeType")) or part_type
     data = source.get("data", source.get("blob"))
     if source.get("type") == "text" and isinstance(data, str):
-        return _clean(Attachment(media_type, len(data.encode("utf-8", "replace"))))
-    return _clean(Attachment(media_type, base64_bytes(data)))
-
-
-def _clean(attachment: Attachment) -> Attachment:
-    return Attachment(clean_text(attachment.media_type), attachment.size)
-
-
-def _id(call_id: Any) -> str:
-    return clean_text(as_text(call_id))
+        return Attachment(media_type, len(data.encode()))
+    return Attachment(media_type, base64_bytes(data))
 
 
 def _time(message: dict[str, Any]) -> int | None:

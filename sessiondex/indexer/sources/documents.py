@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +20,7 @@ import orjson
 from sessiondex.errors import Failed
 from sessiondex.indexer.sources.base import SourceFile
 from sessiondex.indexer.sources.lines import TOO_DEEP, epoch_ms
-from sessiondex.model import Attachment, Record, SessionHeader, compact_json
+from sessiondex.model import Attachment, Record, SessionHeader, clean_text, compact_json
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """How a Git LFS pointer begins: a file whose real content was never fetched."""
@@ -27,6 +28,8 @@ LFS_POINTER: Final = b"version https://git-lfs"
 _DIGITS_TO_ZERO: Final = bytes(ord("0") if chr(i).isdigit() and i < 128 else i for i in range(256))
 _HUGE_DIGITS: Final = b"0" * 20
 """orjson turns integers of more than 64 bits into floats, which loses their digits."""
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 _MOST_DIGITS: Final = 4300
 """Python refuses to convert longer integers; they are kept as their digits."""
@@ -44,7 +47,9 @@ DECODER: Final = json.JSONDecoder(parse_int=_integer)
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parses one JSON value; takes NaN, lone surrogates and integers of any length.
+    """Parses one JSON value; takes NaN and integers of any length.
+
+    What it gives is free of lone surrogates: they become U+FFFD.
 
     Raises:
         ValueError: for anything that is not one JSON value, or is nested too deeply.
@@ -57,9 +62,20 @@ def parse_json(data: bytes | str) -> Any:
             pass
     text = data if isinstance(data, str) else raw.decode("utf-8", "replace")
     try:
-        return json.loads(text, parse_int=_integer)
+        value = DECODER.decode(text)
+        return _clean(value) if _SURROGATE.search(text) else value
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(each) for each in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(each) for key, each in value.items()}
+    return value
 
 
 def decode_json_bytes(data: bytes) -> bytes | str:
