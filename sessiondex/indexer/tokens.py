@@ -52,15 +52,25 @@ class Body(NamedTuple):
 def body(folded: str) -> Body:
     """Prepares a folded text for indexing."""
     if folded.isascii():
-        if len(folded) <= MAX_TOKEN_BYTES:
+        if len(folded) <= MAX_TOKEN_BYTES or not _may_be_long(folded, MAX_TOKEN_BYTES // 2):
             return Body(folded, False)
         kept = _LONG_ASCII.sub(" ", folded)
-        return Body(kept, kept is not folded)
+        return Body(kept, len(kept) != len(folded))
     spaced = _UNSPACED_RUN.sub(_space, folded)
+    if len(spaced) <= MAX_TOKEN_BYTES // 4 or not _may_be_long(spaced, MAX_TOKEN_BYTES // 8):
+        return Body(spaced, False)
     kept = _LONG_ANY.sub(
         lambda run: " " if len(run[0].encode()) > MAX_TOKEN_BYTES else run[0], spaced
     )
     return Body(kept, len(kept) != len(spaced))
+
+
+def _may_be_long(text: str, width: int) -> bool:
+    """Whether any block of that width has no space: a token of twice the width has such a one."""
+    return any(
+        len(text[start : start + width].split(None, 1)) == 1
+        for start in range(0, len(text) - width, width)
+    )
 
 
 class QueryToken(NamedTuple):
@@ -103,16 +113,18 @@ _SHAPE: Final = bytes(
 )
 _HUMPS: Final = (b"aA", b"AAa")
 _PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[A-Z]")
-_ACCENTED: Final = re.compile(r"[\u00df-\u024f\u0370-\u04ff\u1e00-\u1fff]")
-_WORD: Final = re.compile(r"[^\W_]+")
 _MAX_IDENTIFIER: Final = 64
 """Characters; longer mixed-case words are data, not names."""
 
 
-@lru_cache(maxsize=1 << 15)
-def identifier_parts(word: str) -> tuple[str, ...]:
+def identifier_parts(word: str) -> list[str]:
     """The folded camelCase pieces of a word, in order: `HTTPServer2x` gives http, server2x."""
-    return tuple(piece.lower() for piece in _PIECE.findall(word))
+    return _spaced_parts(word).split()
+
+
+@lru_cache(maxsize=1 << 15)
+def _spaced_parts(word: str) -> str:
+    return " ".join(_PIECE.findall(word)).lower()
 
 
 def humped_words(text: str) -> set[str]:
@@ -132,15 +144,36 @@ def humped_words(text: str) -> set[str]:
     return words
 
 
+@lru_cache(maxsize=1)
+def _accented() -> re.Pattern[str]:
+    """Letters of folded text that lose an accent: Latin, Greek and the Cyrillic ё."""
+    codes = (*range(0xDF, 0x250), *range(0x370, 0x400), 0x451, *range(0x1E00, 0x2000))
+    letters = (chr(code) for code in codes)
+    return re.compile(
+        f"[{''.join(letter for letter in letters if fold_accents(letter) != letter)}]"
+    )
+
+
+def accentless_words(folded: str) -> set[str]:
+    """The words of a folded text that have accents, without them."""
+    words: set[str] = set()
+    stop = 0
+    for letter in _accented().finditer(folded):
+        if letter.start() < stop:
+            continue
+        start, stop = letter.span()
+        while start and folded[start - 1].isalnum():
+            start -= 1
+        while stop < len(folded) and folded[stop].isalnum():
+            stop += 1
+        if stop - start <= _MAX_IDENTIFIER:
+            words.add(fold_accents(folded[start:stop]))
+    return words
+
+
 def parts(text: str, folded: str) -> str:
     """The extra terms of a text: camelCase pieces and accent-stripped words; '' if none."""
-    extra: set[str] = set()
-    for word in humped_words(text):
-        extra.update(identifier_parts(word))
-    if not folded.isascii() and _ACCENTED.search(folded):
-        for word in set(_WORD.findall(folded)):
-            if not word.isascii() and len(word) <= _MAX_IDENTIFIER:
-                stripped = fold_accents(word)
-                if stripped != word:
-                    extra.add(stripped)
-    return " ".join(sorted(extra))
+    extra = [_spaced_parts(word) for word in humped_words(text)]
+    if not folded.isascii():
+        extra += accentless_words(folded)
+    return " ".join(extra)

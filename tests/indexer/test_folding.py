@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from sessiondex.indexer.folding import FoldMap, find_spans, fold, fold_accents
 
-NASTY = "aestfiAESTFI .-_ﬁﬀßẞİıſK㍿①½\u0301\u0308\u0345\u0327\u05b0ΐͅᾳΣς각\u1100\u1161\u11a8\u3131\u314fｶﾞﾊﾟがカ\u3099日本語👍🏽\u0e33\ufb1d\u1e9b\u0323\ufdfa\u200d\n"
+NASTY = (
+    "aestfiAESTFI .-_ﬁﬀßẞİıſK㍿①½"
+    "\u0301\u0308\u0345\u0327\u05b0ΐͅᾳΣς각"
+    "\u1100\u1161\u11a8\u3131\u314fｶﾞﾊﾟがカ\u3099日本語👍🏽\u0e33\ufb1d\u1e9b\u0323\ufdfa\u200d\n"
+)
 nasty = st.text(st.one_of(st.sampled_from(NASTY), st.characters(exclude_categories=["Cs"])))
 
 

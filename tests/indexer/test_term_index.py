@@ -46,8 +46,10 @@ def candidates(searcher: TermSearcher, query: str, count: int) -> list[int]:
 # ---------------------------------------------------------------- literal
 
 WORDS = st.sampled_from(
-    ["cargo", "Cargo.toml", "foo_bar", "fooBar", "a::b", "src/main.py", "--flag", "検索する", "実装",
-     "日本語テスト", "ｶﾞｲﾄﾞ", "한국어", "안녕하세요", "Straße", "ﬁne", "e\u0301te\u0301", "été", "İ", "👍🏽",
+    ["cargo", "Cargo.toml", "foo_bar", "fooBar", "a::b", "src/main.py", "--flag",
+     "検索する", "実装",
+     "日本語テスト",
+     "ｶﾞｲﾄﾞ", "한국어", "안녕하세요", "Straße", "ﬁne", "e\u0301te\u0301", "été", "İ", "👍🏽",
      "ไทยภาษา", "हिन्दी", "x" * 1100, "é" * 600, "0f" * 32, "?!", "(", "-", "😀", "a", "b"]
 )  # fmt: skip
 TEXTS = st.lists(
@@ -206,7 +208,9 @@ def test_deleting_sessions_leaves_the_others() -> None:
     assert [key >> 32 for key in keys] == [0, 0, 0, 2, 2, 2]
 
 
-def test_a_folder_that_cannot_be_written_to_is_read(tmp_path: Path, monkeypatch) -> None:
+def test_a_folder_that_cannot_be_written_to_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(["alpha"], tmp_path)
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     index = TermIndex.open(tmp_path)
