@@ -12,11 +12,12 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from sessiondex.errors import Damaged, Failed
 from sessiondex.indexer.assembly import Counts
@@ -28,7 +29,7 @@ CREATE TABLE sources (
   source INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, root TEXT NOT NULL, format TEXT NOT NULL,
   parser_version INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
   inode INTEGER NOT NULL, head BLOB NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
-  corrupt TEXT NOT NULL, pending INTEGER NOT NULL, gone INTEGER NOT NULL);
+  corrupt TEXT NOT NULL, pending INTEGER NOT NULL, gone INTEGER NOT NULL, sum INTEGER NOT NULL);
 CREATE TABLE sessions (
   ord INTEGER PRIMARY KEY, session TEXT NOT NULL, current INTEGER NOT NULL,
   purged INTEGER NOT NULL, source INTEGER NOT NULL, selector TEXT NOT NULL,
@@ -64,7 +65,7 @@ CREATE TABLE facts (
   unit TEXT NOT NULL, since INTEGER NOT NULL, value INTEGER NOT NULL);
 CREATE INDEX facts_by_ord ON facts (ord);
 CREATE TABLE forks (ord INTEGER PRIMARY KEY, own_since INTEGER);
-CREATE TABLE forgotten (path TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE forgotten (path TEXT, selector TEXT, PRIMARY KEY (path, selector)) WITHOUT ROWID;
 CREATE TABLE index_files (name TEXT PRIMARY KEY, size INTEGER NOT NULL, crc INTEGER NOT NULL)
   WITHOUT ROWID;
 """
@@ -230,6 +231,7 @@ class Catalog:
                 [("seq", 0), ("commit", 0), ("docs", 0), ("next_ord", 1), ("next_text", 1),
                  ("refreshed_at", 0), ("lengths", "{}")],
             )  # fmt: skip
+            seal(db)
         return cls(db, path)
 
     @classmethod
@@ -290,6 +292,11 @@ class Catalog:
         with self._query() as db:
             return db.execute(sql, tuple(arguments)).fetchone()
 
+    def apply(self, function: Callable[[sqlite3.Connection], Any]) -> Any:
+        """What a function makes of the connection; it must only read."""
+        with self._query() as db:
+            return function(db)
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One write transaction: all of it or nothing."""
@@ -297,10 +304,11 @@ class Catalog:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
+                seal(db)
+                db.commit()
             except BaseException:
                 db.rollback()
                 raise
-            db.commit()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -479,13 +487,44 @@ def put_session(db: sqlite3.Connection, row: SessionRow, source: int) -> None:
 def put_source(db: sqlite3.Connection, row: SourceRow) -> None:
     """Writes or replaces a source row inside a transaction."""
     values = [getattr(row, name) for name in _FIELD_NAMES]
+    values = [int(value) if isinstance(value, bool) else value for value in values]
     values[_FIELD_NAMES.index("state")] = json.dumps(row.state, separators=(",", ":"))
     values[_FIELD_NAMES.index("corrupt")] = json.dumps(row.corrupt, separators=(",", ":"))
     db.execute(
-        f"INSERT OR REPLACE INTO sources ({','.join(_FIELD_NAMES)})"
-        f" VALUES ({','.join('?' * len(_FIELD_NAMES))})",
-        values,
+        f"INSERT OR REPLACE INTO sources ({','.join(_FIELD_NAMES)},sum)"
+        f" VALUES ({','.join('?' * len(_FIELD_NAMES))},?)",
+        (*values, source_sum(values)),
     )
+
+
+def source_sum(values: Iterable[Any]) -> int:
+    """Checksum of the columns of a source row but `gone`, which changes by itself."""
+    return crc32(repr(tuple(values)[:-1]).encode())
+
+
+SEALED_TABLES: Final = ("facts", "forks", "forgotten", "index_files")
+"""Small tables that cannot be derived from the item store; sealed as a whole by every write."""
+
+
+def table_sum(db: sqlite3.Connection, table: str) -> int:
+    """Checksum of all rows of a table."""
+    value = 0
+    for row in db.execute(f"SELECT * FROM {table} ORDER BY 1, 2"):
+        value = crc32(repr(row).encode(), value)
+    return value
+
+
+def seal(db: sqlite3.Connection) -> None:
+    """Ends a write transaction: checksums of the sealed tables and of meta itself."""
+    for table in SEALED_TABLES:
+        put_meta(db, **{f"sum_{table}": table_sum(db, table)})
+    put_meta(db, sum_meta=meta_sum(db))
+
+
+def meta_sum(db: sqlite3.Connection) -> int:
+    """Checksum of the meta table but for this checksum."""
+    rows = db.execute("SELECT name, value FROM meta WHERE name<>'sum_meta' ORDER BY name")
+    return crc32(repr(rows.fetchall()).encode())
 
 
 def put_meta(db: sqlite3.Connection, **values: Any) -> None:

@@ -50,6 +50,9 @@ HEAP_BYTES: Final = 64 * 1024 * 1024
 KEPT_FAULTS: Final = 100
 """Corrupt records that are remembered of one file."""
 
+SAME_SESSION: Final = "the same session as "
+"""Begins the reason of a file that holds nothing beyond a session another file has."""
+
 PEEKED_RECORDS: Final = 200
 """Records that are looked at to learn the project of a file that may be excluded."""
 
@@ -163,6 +166,8 @@ class _Refresh:
         """Rows that were read but not committed yet."""
         self._next_source: int = self._catalog.row("SELECT ifnull(max(source),0)+1 FROM sources")[0]
         self._again: list[str] = []
+        self._forgotten: dict[str, set[str]] = {}
+        """Path → selectors of sessions that are not indexed again."""
         self._touched: set[str] = set()
 
     # ------------------------------------------------------------ the run
@@ -175,19 +180,22 @@ class _Refresh:
                 "SELECT path,size,mtime_ns,inode,pending,parser_version,format FROM sources"
             )
         }
-        forgotten = {row[0] for row in self._catalog.rows("SELECT path FROM forgotten")}
+        for path, selector in self._catalog.rows("SELECT path, selector FROM forgotten"):
+            self._forgotten.setdefault(path, set()).add(selector)
         all_bytes = sum(item.stat.st_size for item in found)
         done_bytes = 0
         changed = False
         for count, item in enumerate(found):
             self._report.seen += 1
             path = str(item.path)
-            if path in forgotten:
-                if not self._options.again:
+            row = known.get(path)
+            if path in self._forgotten:
+                if self._options.again:
+                    self._again.append(path)
+                    del self._forgotten[path]
+                elif row is None:
                     self._report.skipped += 1
                     continue
-                self._again.append(path)
-            row = known.get(path)
             if row is not None and path not in self._again and self._is_unchanged(row, item):
                 if row[5]:
                     self._report.unchanged += 1
@@ -269,7 +277,7 @@ class _Refresh:
 
     def _commit(self) -> None:
         writer = self._writing()
-        writer.commit(list(self._sources.values()), forgotten=tuple(self._again))
+        writer.commit(list(self._sources.values()), again=tuple(self._again))
         self._sources = {}
 
     def _writing(self) -> LibraryWriter:
@@ -309,7 +317,10 @@ class _Refresh:
                 self._report.skipped += 1
                 row.format = ""
                 return
+            skip = self._forgotten.get(path, set())
             for stub in format.stubs(source):
+                if stub.selector in skip:
+                    continue
                 self._read_session(format, source, stub, row, before, item)
             row.head = fingerprint(item.path, resume_offset(row.state))
             self._report.indexed += 1
@@ -459,7 +470,9 @@ class _Refresh:
             raise _Rewritten(matched)
         if sink is None and known.source_path != reading.row.path:
             if os.path.exists(known.source_path):
-                reading.row.state = {}  # the same session seen again; its first file keeps it
+                # The same session seen again; its first file keeps it.
+                reading.row.state = {}
+                reading.row.reason = f"{SAME_SESSION}{known.session}"
                 return
             sink = self._writing().open_session(known, reading.row, assembler)
         if sink is not None:

@@ -136,6 +136,20 @@ class LibraryWriter:
                 retired.docs = dropped.row.docs
         return self._sink(row, source, Assembler())
 
+    def restore_session(self, row: SessionRow, source: int) -> SessionSink:
+        """Begins to write a known session anew, under its own ordinal; for a rebuild."""
+        empty = replace(
+            row, entries=0, records=0, anchors=0, turns=0, text_bytes=0, docs=0,
+            counts=[0, 0, 0, 0, 0], digest="", started=None, ended=None, purged=False,
+        )  # fmt: skip
+        self._next_ord = max(self._next_ord, row.ord + 1)
+        place = SourceRow(source, row.source_path, row.source_root, row.format, row.parser_version)
+        return self._sink(empty, place, Assembler())
+
+    def add_fact(self, fact: FactRow) -> None:
+        """Adds a fact that an earlier epoch knew."""
+        self._new_facts.append(fact)
+
     def open_session(self, row: SessionRow, source: SourceRow, assembler: Assembler) -> SessionSink:
         """Goes on with a session after its committed entries."""
         found = self._sinks.get(row.ord)
@@ -268,7 +282,7 @@ class LibraryWriter:
 
     # ------------------------------------------------------------ commit
 
-    def commit(self, sources: list[SourceRow], *, forgotten: tuple[str, ...] = ()) -> None:
+    def commit(self, sources: list[SourceRow], *, again: tuple[str, ...] = ()) -> None:
         """Makes everything added so far visible, or nothing.
 
         Raises:
@@ -287,7 +301,7 @@ class LibraryWriter:
         flushed = self._store.flush()
         self._index.commit(self._docs)
         try:
-            self._make_visible(flushed, sources, forgotten)
+            self._make_visible(flushed, sources, again)
         except BaseException:
             self._epoch.view.forget_cached()
             raise
@@ -300,7 +314,7 @@ class LibraryWriter:
         self._clear()
 
     def _make_visible(
-        self, flushed: Flushed, sources: list[SourceRow], forgotten: tuple[str, ...]
+        self, flushed: Flushed, sources: list[SourceRow], again: tuple[str, ...]
     ) -> None:
         with self._catalog.transaction() as db:
             first_batch = self._next_batch
@@ -328,7 +342,7 @@ class LibraryWriter:
                 db, self._epoch.view, self._identities, retired=list(self._retired),
                 since=self._since,
             )  # fmt: skip
-            db.executemany("DELETE FROM forgotten WHERE path=?", [(path,) for path in forgotten])
+            db.executemany("DELETE FROM forgotten WHERE path=?", [(path,) for path in again])
             self._commit += 1
             put_meta(
                 db, seq=self._seq, commit=self._commit, docs=self._docs, next_ord=self._next_ord,
