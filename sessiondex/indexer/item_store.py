@@ -177,11 +177,7 @@ class ItemStore:
                 raise damage
             on_damage(damage)
 
-        for number in stream_files(self._folder.names(), stream):
-            name = file_name(stream, number)
-            file = self._folder.open(name)
-            if file is None:
-                continue
+        for (name, _, number, _), file in self._listed(stream):
             opened = _OpenFile(file)
             for found in messages(file, 0):
                 offset, length, data = found
@@ -202,28 +198,16 @@ class ItemStore:
     def pinned(self) -> ItemStore:
         """A reader that holds all files of now open: they stay readable when they are removed."""
         held: dict[str, _OpenFile] = {}
-        for info in self.files():
+        for info, file in self._listed(*STREAMS):
             opened = self._open_files.get(info.name)
-            state = self._folder.state(info.name)
-            if opened is None or state is None or opened.file.identity != state.identity:
-                file = self._folder.open(info.name)
-                if file is None:
-                    continue
+            if opened is None or opened.file.identity != file.identity:
                 opened = self._open_files[info.name] = _OpenFile(file)
             held[info.name] = opened
         return ItemStore(self._folder, max_file_bytes=self._max_file_bytes, open_files=held)
 
     def files(self) -> list[FileInfo]:
         """The files of all streams, with their sizes in bytes."""
-        names = self._folder.names()
-        found: list[FileInfo] = []
-        for stream in STREAMS:
-            for number in stream_files(names, stream):
-                name = file_name(stream, number)
-                state = self._folder.state(name)
-                if state is not None:
-                    found.append(FileInfo(name, stream, number, state.size))
-        return found
+        return [info for info, _ in self._listed(*STREAMS)]
 
     def remove_files(self, names: Iterable[str]) -> None:
         """Removes files for good; pinned readers keep theirs."""
@@ -231,6 +215,15 @@ class ItemStore:
             self._folder.remove(name)
             self._open_files.pop(name, None)
         self._folder.sync()
+
+    def _listed(self, *streams: str) -> Iterator[tuple[FileInfo, StoredFile]]:
+        names = self._folder.names()
+        for stream in streams:
+            for number in stream_files(names, stream):
+                name = file_name(stream, number)
+                file = self._folder.open(name)
+                if file is not None:  # it may have been removed since it was listed
+                    yield FileInfo(name, stream, number, file.size()), file
 
     def _opened(self, name: str) -> _OpenFile:
         opened = self._open_files.get(name)

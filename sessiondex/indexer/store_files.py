@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from sessiondex.errors import Failed
 
@@ -31,13 +31,6 @@ def stream_files(names: Iterable[str], stream: str) -> list[int]:
     """The numbers of a stream's files among names, in order; other names are not ours."""
     found = (_NAME.fullmatch(name) for name in names)
     return sorted(int(match[2]) for match in found if match and match[1] == stream)
-
-
-class FileState(NamedTuple):
-    """Which file has a name, and its bytes."""
-
-    identity: object
-    size: int
 
 
 class StoredFile(Protocol):
@@ -62,10 +55,6 @@ class StoreFolder(Protocol):
     """Names and opens the files of one store."""
 
     def names(self) -> list[str]: ...
-    def state(self, name: str) -> FileState | None:
-        """Of the file that has this name now, None if there is none."""
-        ...
-
     def open(self, name: str, *, writable: bool = False) -> StoredFile | None:
         """The file of this name, None if there is none."""
         ...
@@ -117,10 +106,6 @@ class MemoryFolder:
     def names(self) -> list[str]:
         return list(self._files)
 
-    def state(self, name: str) -> FileState | None:
-        file = self._files.get(name)
-        return None if file is None else FileState(file.identity, file.size())
-
     def open(self, name: str, *, writable: bool = False) -> MemoryFile | None:
         return self._files.get(name)
 
@@ -158,13 +143,7 @@ class DiskFile:
 
     def read(self, offset: int, length: int) -> bytes:
         with _failing("read", self._path):
-            data = os.pread(self._descriptor, length, offset)
-            while len(data) < length:
-                more = os.pread(self._descriptor, length - len(data), offset + len(data))
-                if not more:
-                    break
-                data += more
-        return data
+            return os.pread(self._descriptor, length, offset)
 
     def write(self, offset: int, data: bytes) -> None:
         with _failing("write", self._path):
@@ -196,15 +175,6 @@ class DiskFolder:
     def names(self) -> list[str]:
         with _failing("list", self._path):
             return os.listdir(self._path)
-
-    def state(self, name: str) -> FileState | None:
-        path = self._path / name
-        with _failing("read", path):
-            try:
-                found = os.stat(path)
-            except FileNotFoundError:
-                return None
-        return FileState((found.st_dev, found.st_ino), found.st_size)
 
     def open(self, name: str, *, writable: bool = False) -> DiskFile | None:
         path = self._path / name

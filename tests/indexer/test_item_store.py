@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -272,10 +273,21 @@ def test_chunks_of_a_long_text_are_whole_code_points_of_at_most_64_kib(store: It
     assert all(chunk.decode() for chunk in chunks)
 
 
+def test_texts_may_be_added_in_any_order_of_ids(store: ItemStore) -> None:
+    writer = store.writer({})
+    for text_id in (9, 3, 5, 1):
+        writer.add_text(text_id, b"text %d" % text_id)
+    flushed = writer.flush()
+    assert [run[:2] for run in flushed.text_runs] == [(9, 9), (3, 5), (1, 1)]
+    assert store.text(flushed.batches, 5) == b"text 5"
+    assert store.text(flushed.batches, 5, 3, 6) == b"t 5"
+
+
 def test_a_head_is_the_first_kib_of_a_text_above_two_and_ends_between_code_points() -> None:
     assert text_head(b"x" * 2048) is None
     assert text_head(b"x" * 2049) == b"x" * 1024
     assert text_head(("x" + "語" * 1000).encode()) == ("x" + "語" * 341).encode()
+    assert text_head(b"\x80" * 3000) == b"\x80" * 1024  # no UTF-8: cut where it stands
 
 
 def test_missing_bytes_of_a_text_are_damage(store: ItemStore) -> None:
@@ -362,6 +374,17 @@ def test_reading_some_columns_gives_just_those(store: ItemStore) -> None:
         "ordinal": list(range(20)),
         "text_id": list(range(10_000, 10_020)),
     }
+
+
+def test_large_session_descriptions_take_several_batches(store: ItemStore) -> None:
+    writer = store.writer({})
+    descriptions = [f'{{"title": "{"x" * 30_000}", "number": {number}}}' for number in range(10)]
+    for description in descriptions:
+        writer.add_session(description)
+    infos = writer.flush().batches
+    assert len(infos) == 4
+    found = [row["json"] for info in infos for row in store.read(info).to_pylist()]
+    assert found == descriptions
 
 
 def test_an_empty_flush_touches_nothing(store: ItemStore) -> None:
@@ -497,6 +520,8 @@ def test_a_reader_follows_a_file_that_a_later_writer_made_under_the_same_name(
     reader = store.pinned()
     assert reader.read(left.batches[0]).num_rows == 50
     flushed = fill(store.writer({}), 2, 70)
+    with pytest.raises(Damaged, match="crc32 check"):
+        reader.read(flushed.batches[0]._replace(crc=1))
     assert [reader.read(info).num_rows for info in flushed.batches] == [70, 70, 70, 1]
 
 
@@ -536,6 +561,38 @@ def test_runs_can_be_made_from_a_scan(store: ItemStore) -> None:
 
 
 # ---------------------------------------------------------------- disks that fail
+
+
+def test_a_full_disk_fails_the_writer_and_keeps_what_was_committed(tmp_path: Path) -> None:
+    store = ItemStore.create(tmp_path)
+    first = fill(store.writer({}), 1, 50)
+    writer = store.writer(first.lengths)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(Failed, match=r"cannot write .*texts-000001\.arrow: File too large"):
+            for text_id in range(100):
+                writer.add_text(50_000 + text_id, os.urandom(5_000).hex().encode())
+            writer.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    second = fill(store.writer(first.lengths), 2, 50)
+    assert [info for info, _ in store.scan("texts")] == of("texts", first) + of("texts", second)
+
+
+class GhostFolder(MemoryFolder):
+    """Lists a file that is gone when it is looked at."""
+
+    def names(self) -> list[str]:
+        return [*super().names(), "texts-000009.arrow", "notes.txt", "texts-1.arrow"]
+
+
+def test_a_file_that_vanishes_after_it_was_listed_is_passed_over() -> None:
+    store = ItemStore(GhostFolder())
+    flushed = fill(store.writer({}), 1, 5)
+    assert [info for info, _ in store.scan("texts")] == of("texts", flushed)
+    assert len(store.files()) == 4
+    assert store.pinned().read(flushed.batches[0]).num_rows == 5
 
 
 class FaultyFile:
@@ -682,6 +739,17 @@ def test_a_scan_goes_on_behind_flipped_bits_and_tells_of_them(
             list(store.scan("texts"))
 
 
+def test_a_scan_tells_of_a_damaged_last_batch(filled: tuple[ItemStore, Flushed, Path]) -> None:
+    store, flushed, folder = filled
+    *others, last = of("texts", flushed)
+    with open(folder / "texts-000001.arrow", "r+b") as file:
+        file.seek(last.offset + last.length // 2)
+        file.write(b"damage")
+    damages: list[Damaged] = []
+    assert [info for info, _ in store.scan("texts", on_damage=damages.append)] == others
+    assert [f"at offset {last.offset}:" in damage.message for damage in damages] == [True]
+
+
 def test_a_scan_of_a_file_with_a_damaged_schema_says_so(
     filled: tuple[ItemStore, Flushed, Path],
 ) -> None:
@@ -729,6 +797,22 @@ def test_a_place_that_no_file_can_hold_is_damage(
     for change in ({"offset": 2**62}, {"length": 2**62}, {"file": 9}, {"crc": 1}):
         with pytest.raises(Damaged, match="check"):
             store.read(flushed.batches[0]._replace(**change))
+
+
+def test_a_batch_under_a_foreign_schema_is_damage(
+    filled: tuple[ItemStore, Flushed, Path],
+) -> None:
+    store, flushed, folder = filled
+    sessions, entries_ = (folder / f"{name}-000001.arrow" for name in ("sessions", "entries"))
+    foreign, own = of("sessions", flushed)[0], of("entries", flushed)[0]
+    message = sessions.read_bytes()[foreign.offset : foreign.offset + foreign.length]
+    entries_.write_bytes(entries_.read_bytes()[: own.offset] + message)
+    moved = own._replace(length=foreign.length, crc=foreign.crc)
+    with pytest.raises(Damaged, match=r"entries-000001\.arrow at offset \d+: .*arrow check"):
+        store.read(moved)
+    damages: list[Damaged] = []
+    assert list(store.scan("entries", on_damage=damages.append)) == []
+    assert len(damages) == 1
 
 
 def test_a_tail_of_zeros_or_noise_ends_a_scan(filled: tuple[ItemStore, Flushed, Path]) -> None:
