@@ -49,6 +49,24 @@ class Cut:
         """
         return self._character(start, at_end=False), self._character(end, at_end=True)
 
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Which bytes of the original characters `[start, end)` of `text` show.
+
+        A character of a placeholder is the whole masked value.
+        """
+        low = len(self.text[:start].encode())
+        high = low + len(self.text[start:end].encode())
+        return self._byte(low, at_end=False), self._byte(high, at_end=True)
+
+    def _byte(self, offset: int, *, at_end: bool) -> int:
+        for piece in self._pieces:
+            if offset < len(piece.shown) or (at_end and offset == len(piece.shown)):
+                if not piece.is_whole:
+                    return piece.start + offset
+                return piece.end if at_end and offset else piece.start
+            offset -= len(piece.shown)
+        return self.end
+
     def _character(self, offset: int, *, at_end: bool) -> int:
         shown = b""
         for piece in self._pieces:
