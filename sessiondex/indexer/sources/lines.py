@@ -157,7 +157,7 @@ def head_objects(head: bytes, source: SourceFile) -> Iterator[dict[str, Any]]:
     lines: Iterable[bytes | _LongLine] = _split(body, encoding.newline)
     if len(head) >= HEAD_BYTES:
         lines = list(lines)[:-1]
-        if not lines and body.lstrip()[:1] == b"{":
+        if not lines and body.lstrip(b" \t\r\n\0")[:1] == b"{":
             with source.open(len(head) - len(body)) as file:
                 reader = _lines(file, 0, encoding.newline, source.options.record_bytes)
                 lines = [data for _, data, _ in islice(reader, 1)]
@@ -414,7 +414,9 @@ def _values(text: str, is_terminated: bool) -> Iterator[_Piece]:
             return
         if reason:
             stop = len(text) if reason == TOO_DEEP else _next_record(text, at, fault)
-            torn = text[at:stop].rstrip(" \t\r\n\x0b\x0c\0")
+            torn = text[at:stop]
+            if stop == len(text):
+                torn = torn.rstrip(" \t\r\n\x0b\x0c\0")
             yield _Piece(at, at + len(torn), None, f"not JSON: {reason} (character {fault - at})")
         else:
             yield _Piece(at, stop, value)
