@@ -63,6 +63,8 @@ class RefreshOptions:
 
     home: Path | None = None
     """Looks for agents below this folder instead of the user's; overrides the environment."""
+    more_homes: tuple[Path, ...] = ()
+    """Further folders below which agents are looked for."""
     environ: Mapping[str, str] | None = None
     exclude: tuple[str, ...] = ()
     """Globs of project folders, slugs or files that are never indexed."""
@@ -234,12 +236,11 @@ class _Refresh:
         if paths:
             roots = [real_path(path) for path in paths]
             return list(discover(roots, report=self._unreadable, exclude=exclude))
+        environ = os.environ if self._options.environ is None else self._options.environ
         homes = [
             real_path(home.path)
-            for home in default_homes(
-                os.environ if self._options.environ is None else self._options.environ,
-                home=self._options.home,
-            )
+            for base in (self._options.home, *self._options.more_homes)
+            for home in default_homes(environ, home=base)
         ]
         found = {
             item.path: item
