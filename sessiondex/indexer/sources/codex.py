@@ -210,7 +210,7 @@ class CodexParser(LineParser):
         place = self._lineage.place(
             ordinal=ordinal if _is_integer(ordinal) else None,
             timestamp=record.timestamp,
-            turn_id=_turn_id(value, payload),
+            turn_id="" if self._lineage.is_over else _turn_id(value, payload),
         )
         if place.is_replayed:
             record.replayed = True

@@ -255,17 +255,27 @@ def _agent_message(payload: dict[str, Any], is_sub_agent: bool) -> Item | None:
 
 def _function_call(payload: dict[str, Any], call_id: str) -> Item:
     name = as_text(payload.get("name"))
-    arguments = payload.get("arguments", "")
-    if isinstance(arguments, str):
-        try:
-            parsed = parse_json(arguments)
-        except ValueError:
-            parsed = None
-        arguments = parsed if isinstance(parsed, dict) else arguments
-    item = _call(name, arguments, call_id)
+    raw = payload.get("arguments", "")
+    arguments = _parsed_arguments(raw)
+    try:
+        item = _call(name, arguments, call_id)
+    except RecursionError:
+        # Nested deeper than its text could be rendered.
+        return _call(name, as_text(raw), call_id)
     if name == "update_plan":
         item.plan = _plan(as_dict(arguments))
     return item
+
+
+def _parsed_arguments(arguments: Any) -> Any:
+    """Arguments as an object where they are the JSON of one, else as they stand."""
+    if not isinstance(arguments, str) or not arguments.lstrip().startswith("{"):
+        return arguments
+    try:
+        parsed = parse_json(arguments)
+    except ValueError:
+        return arguments
+    return parsed if isinstance(parsed, dict) else arguments
 
 
 def _plan(arguments: dict[str, Any]) -> str:
@@ -278,7 +288,8 @@ def _plan(arguments: dict[str, Any]) -> str:
 
 
 def _call(name: str, arguments: Any, call_id: str) -> Item:
-    return Item(0, "tool_call", tool_input_text(name, arguments), call_id=call_id, name=name)
+    text = tool_input_text(name, "" if arguments is None else arguments)
+    return Item(0, "tool_call", text, call_id=call_id, name=name)
 
 
 def event_item(payload: dict[str, Any]) -> Item | None:

@@ -72,6 +72,11 @@ class Lineage:
         """Whether the file's own meta was read."""
         return bool(self._threads)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether only own records can follow."""
+        return self._is_over
+
     def add_own(self, thread: Thread, *, parent: str, start: int | None) -> None:
         """Takes the file's own meta; `start` is the ordinal of its first own record."""
         self._threads = [thread]

@@ -236,13 +236,13 @@ def history_item(value: dict[str, Any]) -> Item | None:
 
 
 def _call_text(name: str, arguments: Any) -> str:
-    if isinstance(arguments, str):
-        try:
-            parsed = parse_json(arguments)
-        except ValueError:
-            parsed = None
-        arguments = parsed if isinstance(parsed, dict) else arguments
-    return tool_input_text(name, "" if arguments is None else arguments)
+    raw = as_text(arguments)
+    try:
+        parsed = parse_json(raw) if raw.lstrip().startswith("{") else arguments
+        return tool_input_text(name, raw if parsed is None else parsed)
+    except (ValueError, RecursionError):
+        # Cut, or nested deeper than its text could be rendered.
+        return tool_input_text(name, raw)
 
 
 def _attachments(values: Any) -> list[Attachment]:

@@ -281,7 +281,9 @@ def test_a_function_call_shows_its_parsed_arguments(tmp_path: Path) -> None:
     assert item.text == 'shell\ncommand: ["ls","-l"]\nw: /x'
 
 
-@pytest.mark.parametrize("arguments", ['{"cut": ', "[1]", "plain"])
+@pytest.mark.parametrize(
+    "arguments", ['{"cut": ', "[1]", "plain", '{"a":' * 1000 + "1" + "}" * 1000]
+)
 def test_arguments_that_are_no_object_stay_raw(tmp_path: Path, arguments: str) -> None:
     (item,) = items(tmp_path, response("function_call", name="f", call_id="c", arguments=arguments))
     assert item.text == f"f\n{arguments}"
@@ -563,6 +565,13 @@ def test_a_fork_marks_what_it_replays_and_names_it_like_the_parent(tmp_path: Pat
     assert identities(records, replayed=True) == identities(parents, replayed=False)
     assert len(set(identities(records, replayed=True))) == 3
     assert not set(identities(records, replayed=False)) & set(identities(parents, replayed=False))
+
+
+@pytest.mark.parametrize("field", ["forked_from_id", "parent_thread_id"])
+def test_the_parent_is_the_thread_it_was_forked_or_spawned_from(tmp_path: Path, field: str) -> None:
+    parser, records = parse(rollout(tmp_path, meta(CHILD, **{field: PARENT}), message("user", "a")))
+    assert parser.header.parent == PARENT
+    assert not records[1].replayed
 
 
 def test_the_prompt_of_a_fork_is_hidden_behind_the_replay_too(tmp_path: Path) -> None:
