@@ -663,7 +663,7 @@ def test_a_fork_of_a_fork_names_every_item_by_its_first_thread(tmp_path: Path) -
 def test_messages_between_agents_are_a_task_or_a_notification(tmp_path: Path) -> None:
     def mail(text: str) -> dict[str, Any]:
         content = [{"type": "input_text", "text": text}]
-        return response("agent_message", author="/root", recipient="/root/a", content=content)
+        return response("agent_message", author="lead", recipient="worker", content=content)
 
     task = "Message Type: NEW_TASK\nPayload:\ncount"
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": PARENT}}}
