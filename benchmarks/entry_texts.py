@@ -26,11 +26,7 @@ class EntryText(NamedTuple):
 def entry_texts(home: Path) -> Iterator[EntryText]:
     """The visible texts of all sessions under a home folder, in order of path and line."""
     for path in sorted(home.glob(".claude/projects/**/*.jsonl")):
-        session = path.stem
-        if path.parent.name == "subagents":
-            session = f"{path.parent.parent.name}/{path.stem.removeprefix('agent-')}"
-        for record in _records(path):
-            yield from _claude(session, record)
+        yield from claude_texts(path)
     for path in sorted(home.glob(".codex/sessions/**/*.jsonl")):
         session, has_prompt = "", False
         for record in _records(path):
@@ -41,6 +37,15 @@ def entry_texts(home: Path) -> Iterator[EntryText]:
                 has_prompt = has_prompt or payload.get("role") == "user"
                 if has_prompt:
                     yield from _codex(session, payload)
+
+
+def claude_texts(path: Path) -> Iterator[EntryText]:
+    """The visible texts of one Claude Code file."""
+    session = path.stem
+    if path.parent.name == "subagents":
+        session = f"{path.parent.parent.name}/{path.stem.removeprefix('agent-')}"
+    for record in _records(path):
+        yield from _claude(session, record)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -118,10 +118,11 @@ class Report:
         names = list(self.rows[0])
         cells = [names, *([_cell(row[name]) for name in names] for row in self.rows)]
         widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+        is_text = [isinstance(self.rows[0][name], str) for name in names]
         lines = (
             "  ".join(
-                cell.ljust(width) if column == 0 else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+                cell.ljust(width) if left else cell.rjust(width)
+                for cell, width, left in zip(line, widths, is_text, strict=True)
             ).rstrip()
             for line in cells
         )
@@ -156,7 +157,7 @@ def machine_facts() -> dict[str, Any]:
     return {
         "system": platform.system(),
         "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("sessiondex", "tantivy", "pyarrow")},
@@ -214,7 +215,7 @@ class Scale(NamedTuple):
 
 
 @contextmanager
-def history(options: argparse.Namespace, *, full: Scale, small: Scale) -> Iterator[History]:
+def history(options: argparse.Namespace, *, full: Scale, small: Scale) -> Generator[History]:
     """Generates the history that the options ask for; it is removed afterwards."""
     scale = small if options.small else full
     is_default = options.size is None and options.entries is None
