@@ -247,9 +247,13 @@ def _shape_of_cut(head: bytes, source: SourceFile, has_newline: bool) -> str:
     if len(head) >= HEAD_BYTES and _may_be_conversation(head, source):
         if not has_newline:
             # A document in one line, or JSON lines of which the first is longer than the head.
-            first, *others = islice(read_values(source, settle=True), 2)
-            if others:
-                return _shape_of_line(first.value)
+            values = list(islice(read_values(source, settle=True), 2))
+            readable = [each.value for each in values if not each.oversized]
+            if readable and len(values) == 2:
+                return _shape_of_line(readable[0])
+            if readable and is_message(readable[0]):
+                return "messages"
+            del values, readable
         try:
             return "document" if _is_conversation(read_document(source)) else ""
         except Failed:

@@ -89,11 +89,17 @@ def read_document(source: SourceFile) -> Any:
     """Reads a file as one JSON value.
 
     Raises:
-        Failed: if it is larger than `document_bytes`, no JSON, or a Git LFS pointer.
+        Failed: if it is larger than `document_bytes`, no JSON, a Git LFS pointer,
+            or damaged compression.
     """
+    from zstandard import ZstdError
+
     limit = source.options.document_bytes
-    with source.open() as file:
-        data = file.read(limit + 1)
+    try:
+        with source.open() as file:
+            data = file.read(limit + 1)
+    except ZstdError as error:
+        raise Failed(f"'{source.path}' has damaged compression: {error}") from None
     if len(data) > limit:
         raise Failed(
             f"'{source.path}' is a JSON document of more than {limit} bytes",

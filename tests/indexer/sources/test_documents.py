@@ -76,6 +76,11 @@ def test_a_compressed_document_is_read_like_a_plain_one(tmp_path: Path) -> None:
     assert read_document(document(tmp_path / "d.zst", data)) == {"a": 1}
 
 
+def test_damaged_compression_is_named_as_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="damaged compression"):
+        read_document(document(tmp_path / "d", b"\x28\xb5\x2f\xfd" + b"\xff" * 99))
+
+
 def test_a_document_above_the_bound_is_refused_by_the_name_of_the_setting(tmp_path: Path) -> None:
     source = document(tmp_path / "d", b'{"a": "' + b"x" * 100 + b'"}', document_bytes=50)
     with pytest.raises(Failed, match=r"50 bytes.*document_bytes"):
