@@ -128,8 +128,8 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
         "-----BEGIN",
         r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         rf"(?:{_GAP}n?(?:Proc-Type|DEK-Info|Version|Comment|Charset):[^\n\\]{{0,100}}){{0,3}}"
-        rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,}}+)++(?:{_GAP}[A-Za-z0-9+/=]{{1,15}}+)?"
-        rf"(?:{_GAP}n?-----END [A-Z0-9 ]{{1,60}}-----)?",
+        rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,}}+)++"
+        rf"(?:(?:{_GAP}[A-Za-z0-9+/=]{{1,15}}+)?{_GAP}n?-----END [A-Z0-9 ]{{1,60}}-----)?",
         fresh=False,
     ),
     _shape("anthropic_key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),

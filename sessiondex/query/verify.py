@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
-from sessiondex.errors import InvalidArgument, NotFound
+from sessiondex.errors import Failed, InvalidArgument, NotFound
 from sessiondex.indexer.sources import format_named
 from sessiondex.indexer.sources.base import SessionStub, SourceFile
 from sessiondex.model import TEXT_VERSION, EntryRef
@@ -282,10 +282,14 @@ def _check_source(
         path = find_source(capture)
     if path is None:
         return
+    from zstandard import ZstdError
+
     try:
         said = _read_source(capture, path, {citation.ref for citation in citations})
-    except OSError:
+    except FileNotFoundError:
         return
+    except (Failed, OSError, ZstdError):
+        said = {}
     for citation in citations:
         entry = entries.get(citation.ref)
         is_same = entry is not None and said.get(entry.ref) == text_digest(capture, entry)
