@@ -37,8 +37,9 @@ from sessiondex.indexer.store_schema import (
     StoredRecord,
     TextRun,
 )
+from sessiondex.indexer.store_tail import Committed
 from sessiondex.indexer.store_texts import text_head, text_run, text_slice
-from sessiondex.indexer.store_writer import Committed, Flushed, StoreWriter
+from sessiondex.indexer.store_writer import Flushed, StoreWriter
 
 __all__ = [
     "MAX_FILE_BYTES",

@@ -83,11 +83,13 @@ def _unsigned(column: pa.UInt64Array) -> Sequence[int]:
     return view[column.offset : column.offset + len(column)]
 
 
-def text_batch(ids: list[int], starts: list[int], chunks: list[bytes]) -> pa.RecordBatch:
-    """A `texts` batch."""
-    rows = len(ids)
+def text_batch(rows: Sequence[tuple[int, int, bytes]]) -> pa.RecordBatch:
+    """A `texts` batch from (text id, start, chunk)."""
+    ids, starts, chunks = zip(*rows, strict=True)
     offsets = array("i", accumulate(map(len, chunks), initial=0))
-    text = pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(b"".join(chunks)))
+    text = pa.StringArray.from_buffers(
+        len(rows), pa.py_buffer(offsets), pa.py_buffer(b"".join(chunks))
+    )
     columns = [integers(ids, pa.uint64()), integers(starts, pa.uint64()), text]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[TEXTS])
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 import pyarrow as pa
 
-from sessiondex.errors import Damaged, Failed
-from sessiondex.indexer.store_files import StoredFile, StoreFolder, file_name, stream_files
-from sessiondex.indexer.store_message import batch_message, schema_message
+from sessiondex.errors import Failed
+from sessiondex.indexer.store_files import StoreFolder
 from sessiondex.indexer.store_rows import (
     KIND_CODES,
     attachments_json,
@@ -26,7 +24,6 @@ from sessiondex.indexer.store_schema import (
     CHUNK_BYTES,
     ENTRIES,
     RECORDS,
-    SCHEMAS,
     SESSIONS,
     STREAMS,
     TEXTS,
@@ -35,20 +32,16 @@ from sessiondex.indexer.store_schema import (
     RecordRun,
     TextRun,
 )
-from sessiondex.indexer.store_texts import code_point_cut, text_batch, text_run
+from sessiondex.indexer.store_tail import Committed, StreamTail
+from sessiondex.indexer.store_texts import code_point_cut, text_batch
 from sessiondex.model import Entry, Record
 
 BATCH_BYTES: Final = 64 * 1024
 BATCH_ROWS: Final = 4096
+_ROW_BYTES: Final = BATCH_BYTES // BATCH_ROWS
+"""Counted for each row, so that a batch of next to nothing ends at `BATCH_ROWS`."""
 _RECORD_BYTES: Final = 64
 """About what the columns of fixed width take for one record."""
-
-
-class Committed(NamedTuple):
-    """How far a stream's current file is committed; length 0 where the file is not made yet."""
-
-    file: int
-    length: int
 
 
 class Flushed(NamedTuple):
@@ -70,7 +63,7 @@ class StoreWriter:
     ) -> None:
         self._folder = folder
         self._tails = {
-            stream: _StreamTail(
+            stream: StreamTail(
                 folder, stream, Committed(*lengths.get(stream, (1, 0))), max_file_bytes
             )
             for stream in STREAMS
@@ -85,9 +78,8 @@ class StoreWriter:
         self._record_bytes = 0
         self._sessions: list[tuple[str]] = []
         self._session_bytes = 0
-        self._text_ids: list[int] = []
-        self._text_starts: list[int] = []
-        self._text_chunks: list[bytes] = []
+        self._texts: list[tuple[int, int, bytes]] = []
+        self._last_text_id = -1
         self._text_bytes = 0
         self._batches: list[BatchInfo] = []
         self._entry_runs: list[EntryRun] = []
@@ -99,23 +91,24 @@ class StoreWriter:
         if self._is_dead:
             raise _dead()
         try:
-            if self._text_ids and text_id <= self._text_ids[-1]:
+            size = len(data)
+            if text_id <= self._last_text_id and self._texts:
                 self._cut_texts()  # a batch is ordered, so that readers can bisect it
+            self._last_text_id = text_id
             start = 0
             while True:
                 chunk = data
-                if len(data) - start > CHUNK_BYTES or start:
+                if size > CHUNK_BYTES:
                     chunk = data[start : code_point_cut(data, start + CHUNK_BYTES)]
-                if self._text_bytes + len(chunk) > BATCH_BYTES * 3 // 2:
+                length = len(chunk)
+                if self._text_bytes + length > BATCH_BYTES * 3 // 2:
                     self._cut_texts()
-                self._text_ids.append(text_id)
-                self._text_starts.append(start)
-                self._text_chunks.append(chunk)
-                self._text_bytes += len(chunk)
-                if self._text_bytes >= BATCH_BYTES or len(self._text_ids) >= BATCH_ROWS:
+                self._texts.append((text_id, start, chunk))
+                self._text_bytes += length + _ROW_BYTES
+                if self._text_bytes >= BATCH_BYTES:
                     self._cut_texts()
-                start += len(chunk)
-                if start >= len(data):
+                start += length
+                if start >= size:
                     return
         except BaseException:
             self._is_dead = True
@@ -161,7 +154,8 @@ class StoreWriter:
                 )
             )
             self._entry_bytes += (
-                len(entry.tool_name)
+                _ROW_BYTES
+                + len(entry.tool_name)
                 + len(entry.call_id)
                 + len(entry.sub_kind)
                 + len(entry.cwd)
@@ -173,7 +167,7 @@ class StoreWriter:
                 + (len(head) if head else 0)
                 + (len(attachments) if attachments else 0)
             )
-            if self._entry_bytes >= BATCH_BYTES or len(self._entries) >= BATCH_ROWS:
+            if self._entry_bytes >= BATCH_BYTES:
                 self._cut_entries()
         except BaseException:
             self._is_dead = True
@@ -212,8 +206,8 @@ class StoreWriter:
             raise _dead()
         try:
             self._sessions.append((json,))
-            self._session_bytes += len(json)
-            if self._session_bytes >= BATCH_BYTES or len(self._sessions) >= BATCH_ROWS:
+            self._session_bytes += len(json) + _ROW_BYTES
+            if self._session_bytes >= BATCH_BYTES:
                 self._cut_sessions()
         except BaseException:
             self._is_dead = True
@@ -228,7 +222,7 @@ class StoreWriter:
         if self._is_dead:
             raise _dead()
         try:
-            if self._text_ids:
+            if self._texts:
                 self._cut_texts()
             if self._entries:
                 self._cut_entries()
@@ -254,10 +248,11 @@ class StoreWriter:
             raise
 
     def _cut_texts(self) -> None:
-        batch = text_batch(self._text_ids, self._text_starts, self._text_chunks)
-        self._text_runs.append(text_run(batch, len(self._batches)))
-        self._append(TEXTS, batch)
-        self._text_ids, self._text_starts, self._text_chunks = [], [], []
+        self._text_runs.append(
+            TextRun(self._texts[0][0], self._texts[-1][0], self._texts[0][1], len(self._batches))
+        )
+        self._append(TEXTS, text_batch(self._texts))
+        self._texts = []
         self._text_bytes = 0
 
     def _cut_entries(self) -> None:
@@ -281,79 +276,6 @@ class StoreWriter:
 
     def _append(self, stream: str, batch: pa.RecordBatch) -> None:
         self._batches.append(self._tails[stream].append(batch))
-
-
-class _StreamTail:
-    """The end of one stream: its current file, and the files that wait for a sync."""
-
-    def __init__(
-        self, folder: StoreFolder, stream: str, committed: Committed, max_file_bytes: int
-    ) -> None:
-        self._folder = folder
-        self._stream = stream
-        self._max_file_bytes = max_file_bytes
-        self.committed = committed
-        self._schema = schema_message(SCHEMAS[stream])
-        self._plain_schema_bytes = SCHEMAS[stream].serialize().size
-        self._file: StoredFile | None = None
-        self._unsynced: list[StoredFile] = []
-        self._has_new_names = False
-        if committed.length:
-            name = file_name(stream, committed.file)
-            self._file = folder.open(name, writable=True)
-            size = -1 if self._file is None else self._file.size()
-            if size < committed.length:
-                state = "is missing" if size < 0 else f"ends at {size}"
-                raise Damaged(
-                    f"{folder.shown(name)} {state}, committed are {committed.length} bytes"
-                    " (length check)"
-                )
-
-    def cut(self) -> None:
-        """Removes what stands behind the committed length."""
-        number, length = self.committed
-        for stale in stream_files(self._folder.names(), self._stream):
-            if stale > number or (stale == number and not length):
-                self._folder.remove(file_name(self._stream, stale))
-                self._has_new_names = True
-        if self._file is None:
-            return
-        if self._file.size() > length:
-            self._file.truncate(length)
-            self._unsynced.append(self._file)
-        if self._file.read(0, len(self._schema)) != self._schema:
-            # Columns of another release (or a damaged head): they get no new rows.
-            self._roll()
-
-    def append(self, batch: pa.RecordBatch) -> BatchInfo:
-        """Writes one batch behind the last one."""
-        message = batch_message(batch, self._plain_schema_bytes)
-        number, offset = self.committed
-        if self._file is not None and offset + len(message) > self._max_file_bytes:
-            self._roll()
-            number, offset = self.committed
-        if self._file is None:
-            self._file = self._folder.create(file_name(self._stream, number))
-            self._has_new_names = True
-            self._file.write(0, self._schema)
-            offset = len(self._schema)
-        if self._file not in self._unsynced:
-            self._unsynced.append(self._file)
-        self._file.write(offset, message)
-        self.committed = Committed(number, offset + len(message))
-        return BatchInfo(self._stream, number, offset, len(message), crc32(message), batch.num_rows)
-
-    def sync(self) -> bool:
-        """Makes what was written durable; True if the folder must be synced too."""
-        for file in self._unsynced:
-            file.sync()
-        self._unsynced = []
-        has_new_names, self._has_new_names = self._has_new_names, False
-        return has_new_names
-
-    def _roll(self) -> None:
-        self._file = None
-        self.committed = Committed(self.committed.file + 1, 0)
 
 
 def _dead() -> Failed:

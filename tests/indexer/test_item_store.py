@@ -263,9 +263,11 @@ def test_chunks_of_a_long_text_are_whole_code_points_of_at_most_64_kib(store: It
     text = ("x" + "語" * 100_000).encode()
     writer = store.writer({})
     writer.add_text(7, text)
+    flushed = writer.flush()
+    assert store.text(flushed.batches, 7, 200_000, 200_010) == text[200_000:200_010]
     chunks = [
         chunk
-        for info in writer.flush().batches
+        for info in flushed.batches
         for chunk in store.read(info).column("text").cast(pa.binary()).to_pylist()
     ]
     assert b"".join(chunks) == text
