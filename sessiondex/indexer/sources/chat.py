@@ -28,6 +28,7 @@ from sessiondex.indexer.sources.documents import (
     head_text,
     leading_elements,
     leading_fields,
+    parse_json,
     read_document,
 )
 from sessiondex.indexer.sources.lines import LineParser, RawValue, head_objects, read_values
@@ -62,16 +63,17 @@ class ChatFormat:
         session_id = _session_id(source)
         if _shape(source.head(), source) != "conversations":
             return [SessionStub(session_id)]
-        lines = [
-            (raw.line, raw.byte_offset)
+        places = [
+            (raw.line, raw.byte_offset, raw.byte_length)
             for raw in read_values(source)
             if raw.corrupt or raw.oversized or _is_conversation(raw.value)
         ]
         return [
             SessionStub(
-                f"{session_id}/{line}" if len(lines) > 1 else session_id, f"{line}@{offset}"
+                f"{session_id}/{line}" if len(places) > 1 else session_id,
+                f"{line} {offset} {length}",
             )
-            for line, offset in lines
+            for line, offset, length in places
         ]
 
     def parser(
@@ -81,8 +83,16 @@ class ChatFormat:
         header = SessionHeader(stub.session_id, self.agent, self.name)
         if not stub.selector:
             return ChatParser(header, read_document(source), state=state)
-        line, _, offset = stub.selector.partition("@")
-        raw = next(read_values(source, offset=int(offset), line=int(line), settle=True), None)
+        line, offset, length = map(int, stub.selector.split())
+        if length <= source.options.record_bytes:
+            # The common case, without reading on to the lines behind it.
+            with source.open(offset) as file:
+                data = file.read(length)
+            try:
+                return ChatParser(header, parse_json(data), line=line, state=state)
+            except ValueError:
+                pass
+        raw = next(read_values(source, offset=offset, line=line, settle=True), None)
         if raw is None:
             raise Failed(f"'{source.path}' has no line {line} any more")
         if raw.corrupt or raw.oversized:

@@ -105,6 +105,14 @@ def test_each_line_that_holds_a_conversation_is_a_session(tmp_path: Path) -> Non
     assert text.encode()[torn[0].byte_offset :].startswith(b'{"messages": [torn')
 
 
+def test_conversations_a_line_are_read_in_utf_16_too(tmp_path: Path) -> None:
+    source = write(tmp_path / "c.jsonl", lines([USER], [ANSWER]).encode("utf-16"))
+    assert [read(source, n=n)[1][0].items[0].text for n in range(2)] == [
+        "list the files",
+        "There is one.",
+    ]
+
+
 def test_one_line_with_a_conversation_is_the_session_of_its_file(tmp_path: Path) -> None:
     source = write(tmp_path / "c.jsonl", lines({"messages": [USER]}))
     assert "/" not in CHAT.stubs(source)[0].session_id
