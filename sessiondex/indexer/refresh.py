@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sessiondex.errors import SessiondexError
 from sessiondex.indexer.assembly import Assembler
-from sessiondex.indexer.catalog import SessionRow, SourceRow
+from sessiondex.indexer.catalog import Catalog, SessionRow, SourceRow
 from sessiondex.indexer.fingerprint import fingerprint, resume_offset
 from sessiondex.indexer.sources import detect, format_named
 from sessiondex.indexer.sources.base import (
@@ -146,6 +146,37 @@ def index_library(
     return report
 
 
+def session_files(
+    catalog: Catalog,
+    paths: list[Path],
+    options: RefreshOptions,
+    *,
+    report: Callable[[Unreadable], None],
+) -> list[Found]:
+    """The files that a refresh looks at, newest first: those at the paths, or without paths those
+    in the agents' homes and all that are known."""
+    if paths:
+        roots = [real_path(path) for path in paths]
+        return list(discover(roots, report=report, exclude=options.exclude))
+    environ = os.environ if options.environ is None else options.environ
+    homes = [
+        real_path(home.path)
+        for base in (options.home, *options.more_homes)
+        for home in default_homes(environ, home=base)
+    ]
+    found = {
+        item.path: item for item in discover(homes, report=report, exclude=options.exclude)
+    }
+    roots_known = {
+        Path(row[0]): Path(row[1])
+        for row in catalog.rows("SELECT path,root FROM sources WHERE format<>''")
+    }
+    others = [path for path in roots_known if path not in found and path.exists()]
+    for item in discover(others, report=report, exclude=options.exclude):
+        found[item.path] = item._replace(root=roots_known.get(item.path, item.root))
+    return sorted(found.values(), key=lambda item: item.stat.st_mtime_ns, reverse=True)
+
+
 class _Rewritten(Exception):
     """The source differs from what is known after some shared records."""
 
@@ -175,7 +206,7 @@ class _Refresh:
     # ------------------------------------------------------------ the run
 
     def run(self, paths: list[Path]) -> IndexReport:
-        found = self._found(paths)
+        found = session_files(self._catalog, paths, self._options, report=self._unreadable)
         known: dict[str, tuple[int, int, int, int, int, str]] = {
             row[0]: row[1:]
             for row in self._catalog.rows(
@@ -230,30 +261,6 @@ class _Refresh:
             db.execute("UPDATE meta SET value=? WHERE name='refreshed_at'", (self._now_ms(),))
         self._report.sessions = len(self._touched)
         return self._report
-
-    def _found(self, paths: list[Path]) -> list[Found]:
-        exclude = self._options.exclude
-        if paths:
-            roots = [real_path(path) for path in paths]
-            return list(discover(roots, report=self._unreadable, exclude=exclude))
-        environ = os.environ if self._options.environ is None else self._options.environ
-        homes = [
-            real_path(home.path)
-            for base in (self._options.home, *self._options.more_homes)
-            for home in default_homes(environ, home=base)
-        ]
-        found = {
-            item.path: item
-            for item in discover(homes, report=self._unreadable, exclude=exclude)
-        }
-        roots_known = {
-            Path(row[0]): Path(row[1])
-            for row in self._catalog.rows("SELECT path,root FROM sources WHERE format<>''")
-        }
-        others = [path for path in roots_known if path not in found and path.exists()]
-        for item in discover(others, report=self._unreadable, exclude=exclude):
-            found[item.path] = item._replace(root=roots_known.get(item.path, item.root))
-        return sorted(found.values(), key=lambda item: item.stat.st_mtime_ns, reverse=True)
 
     def _unreadable(self, item: Unreadable) -> None:
         self._report.failures.append({"file": str(item.path), "reason": item.reason})
@@ -429,6 +436,8 @@ class _Refresh:
                 break
             sink = sink or self._writing().open_session(known, reading.row, assembler)
             self._add(reading, parser, sink, record)
+        if getattr(parser, "needs_reread", False):
+            raise _Rewritten(known.records)
         self._finish(reading, parser, assembler, sink)
 
     def _compare(self, reading: _Reading, known: SessionRow) -> None:
