@@ -72,15 +72,20 @@ class ChildResult(NamedTuple):
     """What a child process measured of itself."""
 
     seconds: float
+    cpu_seconds: float
+    """Of all its threads; steadier than `seconds` on a busy machine."""
     peak_bytes: int
     size_bytes: int
     """Of what it built on disk."""
 
 
-def report_as_child(seconds: float, built: Path | None) -> None:
-    """Prints a `ChildResult` for the parent; the last thing a child does."""
-    size = folder_size(built) if built is not None else 0
-    print(json.dumps(ChildResult(seconds, peak_memory_bytes(), size)._asdict()))
+def report_as_child(work: Callable[[], object], built: Path) -> None:
+    """Does the work and prints a `ChildResult` for the parent; all that a child prints."""
+    began, cpu_began = time.perf_counter(), time.process_time()
+    work()
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+    size = folder_size(built) if built.exists() else 0
+    print(json.dumps(ChildResult(seconds, cpu_seconds, peak_memory_bytes(), size)._asdict()))
 
 
 def run_child(module: str, *arguments: str | Path) -> ChildResult:
