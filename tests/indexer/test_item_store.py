@@ -7,6 +7,7 @@ import resource
 import stat
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -534,6 +535,22 @@ def test_a_reader_sees_batches_that_were_appended_after_it_opened_the_file(
     reader = store.pinned()
     second = fill(store.writer(first.lengths), 2, 6)
     assert [reader.read(info).num_rows for info in second.batches] == [6, 6, 6, 1]
+
+
+def test_many_threads_read_while_a_writer_appends(store: ItemStore) -> None:
+    first = fill(store.writer({}), 1, 700)
+    right = [store.read(info) for info in first.batches]
+    reader = store.pinned()
+
+    def read_all() -> bool:
+        return [reader.read(info) for info in first.batches] == right
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(read_all) for _ in range(40)]
+        lengths = first.lengths
+        for session in range(2, 8):
+            lengths = fill(store.writer(lengths), session, 200).lengths
+        assert all(answer.result() for answer in answers)
 
 
 def test_opening_a_store_that_is_not_there_is_damage(tmp_path: Path) -> None:
