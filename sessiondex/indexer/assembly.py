@@ -81,6 +81,15 @@ class AssembledEntry(NamedTuple):
     """The text in UTF-8."""
 
 
+DERIVED_IDENTITY: Final = 1
+"""Bit of an identity that a source derived from content: the same one in two sessions means a
+copy only where one of them says that it replayed it. An id of the source's own needs no word."""
+
+
+def _digest(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
+
+
 class Assembler:
     """Makes the entries of one session, record after record."""
 
@@ -155,9 +164,10 @@ class Assembler:
             entry_kind = "system"
         data = text.encode()
         identity = 0
-        if item.identity or record.record_id:
-            named = item.identity or f"{record.record_id}.{item.block}"
-            identity = int.from_bytes(blake2b(named.encode(), digest_size=8).digest(), "big") >> 1
+        if item.identity:
+            identity = _digest(item.identity) | DERIVED_IDENTITY
+        elif record.record_id:
+            identity = _digest(f"{record.record_id}.{item.block}") & ~DERIVED_IDENTITY
         entry = Entry(
             ordinal=self.ordinal,
             ref=EntryRef(record.number, item.block),

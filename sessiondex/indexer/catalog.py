@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -112,7 +112,8 @@ class SessionRow:
     """Its documents are gone from the term index."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=True, separators=(",", ":"))
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(values, ensure_ascii=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> SessionRow:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from sessiondex.indexer.assembly import DERIVED_IDENTITY
 from sessiondex.indexer.catalog import SessionRow
 from sessiondex.indexer.view import View
 from sessiondex.model import COPIED
@@ -146,6 +147,9 @@ def _decide(db: sqlite3.Connection, view: View, members: list[int], since: int) 
         for identity, where in shared.items()
         if any(ordinal in explicit[ord] for ord, ordinal in where)
     }
+    for identity in [i for i in shared if i & DERIVED_IDENTITY and i not in said]:
+        for ord, ordinal in shared.pop(identity):
+            holders[ord].identities.pop(ordinal, None)
     starts: dict[int, tuple[int, str]] = {}
     for ord, holder in holders.items():
         moment = _first_own(view, holder, explicit[ord], said)

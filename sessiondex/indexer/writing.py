@@ -100,6 +100,7 @@ class LibraryWriter:
 
     def _clear(self) -> None:
         self._sinks: dict[int, SessionSink] = {}
+        self._names: set[str] = set()
         self._retired: dict[int, SessionRow] = {}
         self._payloads: dict[bytes, int] = {}
         self._identities: list[tuple[int, int, int]] = []
@@ -162,11 +163,12 @@ class LibraryWriter:
             placed=Counts(*row.counts), placed_anchors=row.anchors,
         )  # fmt: skip
         self._sinks[row.ord] = sink
+        self._names.add(row.session)
         return sink
 
     def has_session(self, session_id: str) -> bool:
         """Whether a session of this id waits for the commit."""
-        return any(sink.row.session == session_id for sink in self._sinks.values())
+        return session_id in self._names
 
     def take_header(self, sink: SessionSink, header: SessionHeader) -> None:
         """Takes over what a parser learned of the session as a whole."""
