@@ -55,7 +55,7 @@ def text_of(value: Any) -> str:
 def user_text_item(block: int, text: str, *, is_harness: bool = False, pointer: str = "") -> Item:
     """The item of text in a user role: what a person typed, or what the harness put there."""
     opening = text[:80].lstrip()
-    if opening.startswith(("<command-name>", "<command-message>")):
+    if opening.startswith(("<command-name>", "<command-message>")) and not is_harness:
         name = _COMMAND_NAME.search(text)
         arguments = _COMMAND_ARGS.search(text)
         if name and arguments and arguments[1]:

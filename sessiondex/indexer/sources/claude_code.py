@@ -133,7 +133,7 @@ class ClaudeCodeParser(LineParser):
 
     def parse(self, record: Record, value: dict[str, Any]) -> None:
         """Fills in one record by its type."""
-        kind = value.get("type")
+        kind = text_of(value.get("type"))
         if kind in _TITLE_FIELDS:
             self._read_title(record, value, *_TITLE_FIELDS[kind])
             return
