@@ -81,13 +81,13 @@ def _shape(
 def _looks_random(value: bytes) -> bool:
     """Whether a value changes between lower, upper and digits like a key and not like a name."""
     classes = value.translate(_CLASSES, b"_-./+=~")
-    if len(set(classes)) < 2 or len(set(value)) < 8:
+    kinds = len(set(classes))
+    if kinds < 2 or len(set(value)) < 8:
         return False
     changes = sum(a != b for a, b in pairwise(classes))
-    digits = classes.count(b"d")
-    # A camel case name changes at 0.3 of its letters and has few digits, base62 at 0.6,
-    # hexadecimal at 0.45.
-    needed = 0.2 if digits >= 3 else 0.4
+    # Base62 changes at 0.6 of its places, hexadecimal at 0.45, base36 at 0.4; a camel case name
+    # at 0.3, also one with digits like Ed25519PrivateKey.
+    needed = 0.2 if kinds == 2 and classes.count(b"d") >= 3 else 0.38
     return changes >= needed * len(classes)
 
 

@@ -173,6 +173,7 @@ HARMLESS = {
     "certificate": "-----BEGIN CERTIFICATE-----\n" + key(64) + "\n-----END CERTIFICATE-----",
     "code reading a password": 'password = os.environ["DB_PASSWORD"]',
     "code with a token": "token = self.tokenizer.encode_plus(text, return_tensors=pt)",
+    "code with a type": "private_key: Ed25519PrivateKey, public_key: x25519.X25519PublicKey",
     "typed code": "api_key: str | None = None",
     "code with a long name": "secret_key = settings.my_application_secret_key_setting_name",
     "camel case": "const apiKey = getApplicationSecretKeyFromEnvironment(config)",

@@ -114,6 +114,8 @@ def evidence(
     reply.put("summary", summary(capture, entry, reveal=reveal))
     reply.put("excerpt", excerpt.text)
     reply.put("excerpt_range", [excerpt.start, excerpt.end])
+    if excerpt.redacted:
+        reply.put("redacted", excerpt.redacted)
     reply.put("sha256", text_digest(capture, entry))
     reply.put("text_version", TEXT_VERSION)
     reply.put("source", model_anchor(capture, entry) if place is None else place.anchor(entry))

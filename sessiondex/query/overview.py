@@ -106,18 +106,20 @@ def _anchor(capture: Capture, ordinal: int, following: int | None, reveal: bool)
     if following is None:
         following = ordinal + 1
     between = capture.counts(following).minus(capture.counts(ordinal + 1))
-    return {
+    head = entry_head(capture, entry, ANCHOR_TEXT.default, reveal=reveal)
+    anchor: dict[str, Any] = {
         "entry_ref": str(entry.ref),
         "entry_range": [entry.ref.record, entry.ref.record],
         "kind": entry.kind,
         "label": label(capture, entry, reveal=reveal),
         "turn": entry.turn,
         "timestamp": format_time(entry.timestamp),
-        "text": entry_head(capture, entry, ANCHOR_TEXT.default, reveal=reveal).text,
+        "text": head.text,
         "total_bytes": entry.total_bytes,
         "intervening_entries": between.total,
         "intervening": between._asdict(),
     }
+    return anchor | ({"redacted": head.redacted} if head.redacted else {})
 
 
 def _task_context(capture: Capture, first: int, stop: int, reveal: bool) -> dict[str, Any] | None:

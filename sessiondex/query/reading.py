@@ -126,10 +126,7 @@ def read(capture: Capture, request: ReadRequest, *, reveal: bool = False) -> dic
 def iterate_entries(
     capture: Capture, request: ReadRequest, *, reveal: bool = False
 ) -> Iterator[StreamedEntry]:
-    """Every entry that is asked for, whole and without bounds, in constant memory.
-
-    The budgets of the request do not count, and nothing is left out of a compact one.
-    """
+    """Every entry that is asked for, whole and in constant memory; no budget counts."""
     wanted = _wanted(capture, request)
     entries: Iterable[_Wanted] = wanted.entries
     if wanted.is_sorted_last:
@@ -137,7 +134,11 @@ def iterate_entries(
     for want in entries:
         view = entry_view(capture, want.entry, reveal=reveal)
         view["total_bytes"] = want.entry.total_bytes
-        text = text_pieces(capture, want.entry, want.from_byte, reveal=reveal)
+        text: Iterator[str] = iter(())
+        if _is_left_out(want.entry, request.mode):
+            view |= _left_out(capture, want.entry, reveal)
+        else:
+            text = text_pieces(capture, want.entry, want.from_byte, reveal=reveal)
         yield StreamedEntry(want.entry, view, text)
 
 
@@ -316,7 +317,21 @@ def _bare_item(capture: Capture, want: _Wanted, reveal: bool) -> dict[str, Any]:
         item["from_byte"] = want.from_byte
     item |= {"text": "", "total_bytes": total, "returned_bytes": total}
     item["next_byte"] = max(total, 1000)  # as long as null
+    item["redacted"] = total
     return item
+
+
+def _is_left_out(entry: Entry, mode: str) -> bool:
+    return mode == "compact" and entry.kind == "tool" and entry.total_bytes > 0
+
+
+def _left_out(capture: Capture, entry: Entry, reveal: bool) -> dict[str, Any]:
+    """What a compact reading says of arguments and results that it leaves out."""
+    part = "arguments" if entry.tool_part == "input" else "result"
+    said: dict[str, Any] = {"left_out": {"part": part, "bytes": entry.total_bytes}}
+    if entry.summary:
+        said["summary"] = summary(capture, entry, reveal=reveal)
+    return said
 
 
 def _item(
@@ -326,23 +341,22 @@ def _item(
     entry = want.entry
     total = entry.total_bytes
     item = _bare_item(capture, want, reveal)
-    if mode == "compact" and entry.kind == "tool" and total:
+    if _is_left_out(entry, mode):
+        del item["redacted"]
         item |= {"returned_bytes": 0, "next_byte": None}
-        part = "arguments" if entry.tool_part == "input" else "result"
-        item["left_out"] = {"part": part, "bytes": total}
-        if entry.summary:
-            item["summary"] = summary(capture, entry, reveal=reveal)
-        return item
+        return item | _left_out(capture, entry, reveal)
     budget = room - json_size(item)
     pieces: list[str] = []
     start = at = want.from_byte
     left = budget
+    redacted = 0
     while at < total and left > 0:
         window = entry_text(capture, entry, at, at + left, reveal=reveal)
         cut = window.fit(at, left, cost=text_cost)
         if not pieces:
             start = cut.start
         pieces.append(cut.text)
+        redacted += cut.redacted
         left -= text_cost(cut.text.encode())
         at = cut.end
         if at < window.end:
@@ -356,5 +370,8 @@ def _item(
         "text": "".join(pieces),
         "returned_bytes": at - start,
         "next_byte": at if is_cut else None,
+        "redacted": redacted,
     }
+    if not redacted:
+        del item["redacted"]
     return item
