@@ -254,7 +254,11 @@ class Entry:
 
 
 def compact_json(value: Any) -> str:
-    """Compact JSON of any parsed value; keeps order, never raises on lone surrogates or NaN."""
+    """Compact JSON of any parsed value; keeps order, takes lone surrogates and NaN.
+
+    Raises:
+        RecursionError: the value is nested more deeply than it can be followed.
+    """
     import orjson
 
     try:

@@ -15,7 +15,7 @@ from sessiondex.errors import InvalidArgument, NotFound
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.catalog import SourceRow
 from sessiondex.indexer.library import Library
-from sessiondex.indexer.sources.yoi import item as yoi_item
+from sessiondex.indexer.sources.yoi import history_item as yoi_item
 from sessiondex.indexer.writing import LibraryWriter
 from sessiondex.model import Item, Record, SessionHeader, clean_text, compact_json
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -40,9 +42,16 @@ def checksum(path: Path) -> int | None:
 
 
 def record_index_files(db: sqlite3.Connection, folder: Path | None) -> None:
-    """Brings the catalog's checksums up to date; costs the files that are new."""
+    """Brings the catalog's checksums up to date; costs the files that are new.
+
+    Takes from them what the umask gave to others: the engine knows no modes.
+    """
     if folder is None:
         return
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if entry.stat().st_mode & 0o077:
+                os.chmod(entry.path, 0o600)
     known = dict(db.execute("SELECT name, size FROM index_files").fetchall())
     present = sealed_files(folder)
     db.executemany(

@@ -38,7 +38,7 @@ class SourceFile:
 
     def open(self, offset: int = 0) -> BinaryIO:
         """Opens the decompressed stream at a byte offset; buffered, read-only."""
-        file = open(self.path, "rb")
+        file = open(self.path, "rb")  # noqa: SIM115 - handed to the caller
         if file.read(4) != ZSTD_MAGIC:
             file.seek(offset)
             return file
@@ -48,18 +48,41 @@ class SourceFile:
         stream = zstandard.ZstdDecompressor().stream_reader(
             file, read_across_frames=True, closefd=True
         )
+        opened = io.BufferedReader(_Decompressed(stream), 1 << 18)
         remaining = offset
         while remaining:
-            skipped = len(stream.read(min(remaining, 1 << 20)))
+            skipped = len(opened.read(min(remaining, 1 << 20)))
             if not skipped:
                 break
             remaining -= skipped
-        return io.BufferedReader(stream, 1 << 18)  # type: ignore[arg-type]
+        return opened
 
     def head(self) -> bytes:
         """The first `HEAD_BYTES` of the decompressed stream."""
         with self.open() as file:
             return file.read(HEAD_BYTES)
+
+
+class _Decompressed(io.RawIOBase):
+    """A Zstandard stream whose damage is an `OSError`, like that of any file."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        import zstandard
+
+        try:
+            return self._stream.readinto(buffer)
+        except zstandard.ZstdError as error:
+            raise OSError(f"damaged compression ({error})") from error
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 @dataclass(slots=True)
