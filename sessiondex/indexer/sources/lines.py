@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict
@@ -183,7 +184,7 @@ def epoch_ms(value: Any) -> int | None:
     return None
 
 
-class LineParser:
+class LineParser(ABC):
     """Base of the parsers of line formats: numbers, places and resumes; subclasses map values.
 
     Strings reach `parse` free of lone surrogates. Set `settle` before `records` to commit an
@@ -213,14 +214,15 @@ class LineParser:
                     setattr(header, name, value)
             self.load(state["own"])
 
+    @abstractmethod
     def parse(self, record: Record, value: dict[str, Any]) -> None:
         """Fills in what the object says; must accept any object."""
-        raise NotImplementedError
 
+    @abstractmethod
     def save(self) -> dict[str, Any]:
         """The subclass's own JSON-able state."""
-        return {}
 
+    @abstractmethod
     def load(self, own: dict[str, Any]) -> None:
         """Takes up what `save` gave."""
 

@@ -232,6 +232,7 @@ def test_a_record_keeps_id_time_folder_branch_and_model(tmp_path: Path):
         (None, "", None),
         (7, "", None),
         ([None, "loose", text("x")], "loose\nx", None),
+        ({"type": "code_execution_result", "stdout": "out", "stderr": ""}, "out", None),
     ],
 )
 def test_the_text_of_a_result_is_its_text_parts(
@@ -401,15 +402,18 @@ def test_queued_commands_are_what_the_user_typed_meanwhile(tmp_path: Path):
             "attachment", attachment={"type": "queued_command", "prompt": prompt, **fields}
         )
 
-    typed, listed, noticed, marked = shown(
+    inner = {**queued("from the main session"), "isSidechain": True}
+    told, typed, listed, noticed, marked = shown(
         parse(
             tmp_path,
+            inner,
             queued("and the door", commandMode="prompt"),
             queued([text("see"), image("image/png", b"abc")]),
             queued("<task-notification>done</task-notification>"),
             queued("done", commandMode="task-notification"),
         )
     )
+    assert (told.kind, told.flags) == ("user", SYNTHETIC)
     assert (typed.kind, typed.flags, typed.text) == ("user", 0, "and the door")
     assert (listed.text, listed.attachments) == ("see", [Attachment("image/png", 3)])
     assert [(item.kind, item.sub_kind) for item in (noticed, marked)] == [
@@ -460,6 +464,25 @@ def test_what_only_the_harness_reads_is_numbered_and_hidden(tmp_path: Path):
     records = parse(tmp_path, *hidden, user("last"))
     assert [each.number for each in records] == list(range(len(hidden) + 1))
     assert [item.text for item in shown(records)] == ["last"]
+
+
+def test_blocks_of_unknown_shape_are_counted_and_hidden(tmp_path: Path):
+    asked, answered = parse(
+        tmp_path,
+        user([7, {"type": "mystery", "text": "x"}, {"type": "image"}, text("hi")]),
+        assistant(None, {"type": "mystery", "text": "x"}, text("yes")),
+    )
+    assert (asked.blocks, answered.blocks) == (4, 3)
+    assert [(item.block, item.text) for item in shown([asked, answered])] == [(3, "hi"), (2, "yes")]
+    assert asked.items[0].attachments == [Attachment("image", 0)]
+
+
+def test_content_that_is_a_string_is_one_item_whoever_speaks(tmp_path: Path):
+    answer = record("assistant", message={"role": "assistant", "content": "plain answer"})
+    [item] = shown(parse(tmp_path, answer))
+    assert (item.kind, item.text, item.pointer) == (
+        "assistant", "plain answer", "/message/content",
+    )  # fmt: skip
 
 
 def test_system_text_is_shown_under_its_subtype(tmp_path: Path):

@@ -91,12 +91,12 @@ def test_values_that_are_no_objects_are_numbered():
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_files_keep_offsets_of_their_own_bytes(encoding: str):
-    # U+0A00 and U+010A hold the byte of a newline at either place.
-    text = '\ufeff{"t":"\u0a00\u010a中😀"}\r\n\r\n{"a":1}{"t":"é"}\n{"b":2}'
+    # These characters hold the bytes of a newline, alone and out of step with the units.
+    text = '\ufeff{"t":"\u0a00\u0100\u0a00\u010a中😀"}\r\n\r\n{"a":1}{"t":"é"}\n{"b":2}'
     data = text.encode(encoding)
     raws = read(data)
     assert [raw.value for raw in raws] == [
-        {"t": "\u0a00\u010a中😀"}, None, {"a": 1}, {"t": "é"}, {"b": 2},
+        {"t": "\u0a00\u0100\u0a00\u010a中😀"}, None, {"a": 1}, {"t": "é"}, {"b": 2},
     ]  # fmt: skip
     assert [raw.line for raw in raws] == [1, 2, 3, 3, 4]
     assert raws[-1].provisional
@@ -196,6 +196,14 @@ def test_a_long_line_of_openers_is_read_in_linear_time():
     raws = read(broken + b'{"type":"user","uuid":"u"}\n')
     assert raws[-1].value == {"type": "user", "uuid": "u"}
     assert len(raws) == 2
+
+
+@pytest.mark.parametrize("nested", ['{"type":' * 100, '{"type":' * 500 + "[" * 2000])
+def test_a_torn_record_of_hopeless_nesting_is_one_record(nested: str):
+    raws = read(f'{{"x":"{{"kind":{nested}\n{{"a":1}}\n'.encode())
+    assert [bool(raw.corrupt) for raw in raws] == [True, False]
+    raws = read(f'{{"x":{nested}\n{{"a":1}}\n'.encode())
+    assert [bool(raw.corrupt) for raw in raws] == [True, False]
 
 
 # ---------------------------------------------------------------- values that are hard to read
@@ -447,6 +455,13 @@ def test_a_first_line_longer_than_the_head_is_read_to_its_end(tmp_path: Path, en
     path.write_bytes(f'\ufeff{json.dumps(first)}\n{{"b":1}}\n'.encode(encoding))
     source = SourceFile(path)
     assert list(head_objects(source.head(), source)) == [first]
+
+
+def test_a_first_line_above_the_bound_is_not_read_for_recognition(tmp_path: Path):
+    path = tmp_path / "x"
+    path.write_bytes(b'{"a":"' + b"x" * HEAD_BYTES * 2 + b'"}\n{"b":1}\n')
+    source = SourceFile(path, options=SourceOptions(record_bytes=HEAD_BYTES))
+    assert list(head_objects(source.head(), source)) == []
 
 
 def test_a_line_that_the_head_cuts_is_left_out(tmp_path: Path):
