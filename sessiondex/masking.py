@@ -50,7 +50,7 @@ _FRESH: Final = (
     rb"|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})"  # escaped in JSON or in a URL
     rb"|(?<=\[\dm)|(?<=\[\d\dm)|(?<=\[\d;\d\dm))"  # after a colour of a terminal
 )
-"""A place where a value may begin: not inside a word."""
+"""A place where a value may begin that a word could end with: not inside a word."""
 
 _END: Final = rb"(?![A-Za-z0-9])"
 
@@ -132,7 +132,7 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
         rf"(?:(?:{_GAP}[A-Za-z0-9+/=]{{1,15}}+)?{_GAP}n?-----END [A-Z0-9 ]{{1,60}}-----)?",
         fresh=False,
     ),
-    _shape("anthropic_key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
+    _shape("anthropic_key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}", fresh=False),
     _shape(
         "openai_key",
         "sk-proj- sk-svcacct- sk-admin- sk-None-",
@@ -163,13 +163,19 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
     _shape("azure_client_secret", "Q~", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}", back=4),
     _shape("azure_key", "JQQJ9", r"[A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{20,}", back=52),
     _shape("azure_devops_token", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", back=76),
-    _shape("github_token", "github_pat_", r"github_pat_[A-Za-z0-9_]{40,}"),
-    _shape("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{36,}"),
+    _shape("github_token", "github_pat_", r"github_pat_[A-Za-z0-9_]{40,}", fresh=False),
+    _shape(
+        "github_token",
+        "ghp_ gho_ ghu_ ghs_ ghr_",
+        r"gh[pousr]_[A-Za-z0-9]{36,}",
+        fresh=False,
+    ),
     _shape(
         "gitlab_token",
         "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- glsoat-",
         r"gl[a-z]{2,5}-[A-Za-z0-9_.-]{20,}",
         is_value=_has_digit_and_letter,
+        fresh=False,
     ),
     _shape("bitbucket_token", "ATBB", r"ATBB[A-Za-z0-9]{28,}"),
     _shape("atlassian_token", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{60,}"),
@@ -178,6 +184,7 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
         "xox",
         r"xox[abceoprsd][.-][A-Za-z0-9%.-]{16,}",
         is_value=_has_digit_and_letter,
+        fresh=False,
     ),
     _shape("slack_token", "xapp-", r"xapp-\d-[A-Z0-9]{6,}-\d{6,}-[A-Za-z0-9]{16,}"),
     _shape(
@@ -194,8 +201,8 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
     _shape("sendgrid_key", "SG.", r"SG\.[A-Za-z0-9_-]{20,24}\.[A-Za-z0-9_-]{39,}"),
     _shape("mailgun_key", "key-", r"key-[0-9a-f]{32}" + _END.decode()),
     _shape("mailchimp_key", "-us", r"[0-9a-f]{32}-us\d{1,2}" + _END.decode(), back=32),
-    _shape("npm_token", "npm_", r"npm_[A-Za-z0-9]{36,}"),
-    _shape("pypi_token", "pypi-Ag", r"pypi-Ag[A-Za-z0-9_-]{50,}"),
+    _shape("npm_token", "npm_", r"npm_[A-Za-z0-9]{36,}", fresh=False),
+    _shape("pypi_token", "pypi-Ag", r"pypi-Ag[A-Za-z0-9_-]{50,}", fresh=False),
     _shape("rubygems_key", "rubygems_", r"rubygems_[0-9a-f]{48}"),
     _shape("crates_token", "cio", r"cio[A-Za-z0-9]{32}" + _END.decode(), is_value=_looks_random),
     _shape("docker_token", "dckr_", r"dckr_[a-z]{3}_[A-Za-z0-9_-]{27,}"),

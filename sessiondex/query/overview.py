@@ -83,10 +83,9 @@ def overview(
     reply.put("total", total)
     reply.put("task_context", _task_context(capture, first, stop, reveal))
     shown = 0
-    for ordinal, following in zip(ordinals, [*ordinals[1:], None], strict=True):
-        if shown == page.value:
-            break
-        anchor = _anchor(capture, ordinal, following if at + shown + 1 < total else None, reveal)
+    for ordinal in ordinals[: page.value]:
+        following = ordinals[shown + 1] if shown + 1 < len(ordinals) else None
+        anchor = _anchor(capture, ordinal, following, reveal)
         if not reply.add("anchors", anchor):
             reply.put("stopped", "bytes")
             break

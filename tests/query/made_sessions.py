@@ -20,8 +20,8 @@ TEXTS = st.lists(
     st.one_of(
         st.text(max_size=40),
         st.sampled_from(
-            ["", "plain words ", "日本語の文章", "🦀" * 20, '"quoted" \\ \n\t', "\x00\x01\x1f", SECRET,
-             f" {SECRET} ", PRIVATE_KEY, "a" * 300, "é" * 100, "한국어 "]
+            ["", "plain words ", "日本語の文章", "🦀" * 20, '"quoted" \\ \n\t', "\x00\x01\x1f",
+             SECRET, f" {SECRET} ", PRIVATE_KEY, "a" * 300, "é" * 100, "한국어 "]
         ),
     ),
     max_size=6,

@@ -34,7 +34,7 @@ def test_the_cost_of_a_text_is_its_size_in_json(text: str) -> None:
 
 
 @given(st.text(), st.integers(0, 60))
-def test_clipping_keeps_the_longest_beginning_and_splits_no_code_point(text: str, size: int) -> None:
+def test_clipping_keeps_what_fits_and_splits_no_code_point(text: str, size: int) -> None:
     clipped = clip_text(text, size)
     assert clip_text(text.encode(), size) == clipped.encode()
     assert text.startswith(clipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -70,8 +71,8 @@ def test_a_day_on_which_the_clock_changes_has_its_own_length() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "soon", "2", "2x", "-2d", "2026-13-01", "2026-02-30", "25:00", "12:60", "9" * 30 + "d",
-     "999999999w", "2026-03-09T", "T12", "٢d", "0001-01-01x"],
+    ["", " ", "soon", "2", "2x", "-2d", "2026-13-01", "2026-02-30", "25:00", "12:60",
+     "9" * 30 + "d", "999999999w", "2026-03-09T", "T12", "٢d", "0001-01-01x"],
 )  # fmt: skip
 def test_what_is_no_time_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(InvalidArgument, match="expected an age"):
@@ -88,10 +89,8 @@ def test_formatting_and_parsing_agree(milliseconds: int) -> None:
 
 @given(st.text(max_size=20))
 def test_any_text_gives_a_time_or_an_invalid_argument(text: str) -> None:
-    try:
+    with suppress(InvalidArgument):
         assert isinstance(parse_time(text, now=NOW, zone=EAST), int)
-    except InvalidArgument:
-        pass
 
 
 @pytest.mark.parametrize("milliseconds", [None, 10**18, -(10**18)])
