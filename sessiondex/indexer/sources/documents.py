@@ -278,7 +278,7 @@ class DocumentParser:
         """Yields every record after the resume point, in order."""
         first = self._number
         for number, element in enumerate(self._elements):
-            record = Record(number, -1, 0, self.line, b"", pointer=element.pointer)
+            record = Record(number, 0, 0, self.line, b"", pointer=element.pointer)
             try:
                 record.digest = element_digest(element.value)
                 if isinstance(element.value, dict):

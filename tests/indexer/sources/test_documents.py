@@ -200,7 +200,7 @@ def test_every_element_is_a_record_named_by_its_pointer() -> None:
         (0, "/steps/0"), (1, "/steps/1"), (2, "/steps/2"), (3, "/steps/3"),
     ]  # fmt: skip
     assert [len(r.items) for r in records] == [1, 0, 0, 1]
-    assert {(r.byte_offset, r.byte_length, r.line, r.blocks) for r in records} == {(-1, 0, 0, 1)}
+    assert {(r.byte_offset, r.byte_length, r.line, r.blocks) for r in records} == {(0, 0, 0, 1)}
 
 
 def test_the_digest_is_that_of_the_compact_json() -> None:
