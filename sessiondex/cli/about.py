@@ -1,0 +1,83 @@
+"""`formats`, `limits` and `completion`: what sessiondex says of itself."""
+
+from __future__ import annotations
+
+import click
+
+from sessiondex.cli.invocation import Invocation
+from sessiondex.cli.options import pass_invocation, shared_options
+
+
+@click.command("formats")
+@shared_options
+@pass_invocation
+def formats_command(invocation: Invocation) -> None:
+    """List the session formats that can be read.
+
+    A format is recognised by what a file holds, never by its name.
+    """
+    from sessiondex.indexer.sources import FORMATS
+
+    output = invocation.output
+    found = [
+        {
+            "name": each.name,
+            "agent": each.agent,
+            "parser_version": each.parser_version,
+            "is_line_format": each.is_line_format,
+            "what": (type(each).__doc__ or "").strip().partition("\n")[0],
+        }
+        for each in FORMATS
+    ]
+    if not output.is_for_people:
+        output.json({"formats": found})
+        return
+    output.table(
+        ("format", "agent", "grows by", "what"),
+        [
+            (each["name"], each["agent"], "lines" if each["is_line_format"] else "rewriting",
+             each["what"])
+            for each in found
+        ],
+    )  # fmt: skip
+
+
+@click.command("limits")
+@shared_options
+@pass_invocation
+def limits_command(invocation: Invocation) -> None:
+    """List every limit, its default and its maximum.
+
+    They bound pages and replies to models; --all goes past them.
+    """
+    from sessiondex.limits import LIMITS
+
+    output = invocation.output
+    if not output.is_for_people:
+        output.json({"limits": [limit._asdict() for limit in LIMITS]})
+        return
+    output.table(
+        ("limit", "default", "maximum", "unit", "what"),
+        [
+            (limit.name, f"{limit.default:,}", f"{limit.maximum:,}", limit.unit, limit.what)
+            for limit in LIMITS
+        ],
+        right="default maximum",
+    )
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion_command(ctx: click.Context, shell: str) -> None:
+    """Print a completion script for your shell.
+
+    For bash: eval "$(sessiondex completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    completion = kind(ctx.find_root().command, {}, "sessiondex", "_SESSIONDEX_COMPLETE")
+    # Not `source()`, which runs the shell to ask its version.
+    click.echo(completion.source_template % completion.source_vars())

@@ -1,0 +1,178 @@
+"""The sessions of a library: which there are, filtered and in pages, newest first."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from sessiondex.errors import InvalidArgument
+from sessiondex.indexer.folding import fold
+from sessiondex.limits import PAGE
+from sessiondex.masking import mask
+from sessiondex.query.reply import clamp
+from sessiondex.query.resuming import resume_command
+from sessiondex.query.times import format_time
+
+if TYPE_CHECKING:
+    from sessiondex.indexer.catalog import SessionRow
+    from sessiondex.indexer.snapshot import LibrarySnapshot
+
+NO_TIME: Final = -(1 << 63)
+"""Stands for the missing time of sessions, which come last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """Which sessions are asked for; what is empty does not bind."""
+
+    words: str = ""
+    """All of them stand in the title, id, project, branch, agent or model; case does not count."""
+    agents: Sequence[str] = ()
+    projects: Sequence[str] = ()
+    """Folders, which take in those below them, or their last parts."""
+    branches: Sequence[str] = ()
+    models: Sequence[str] = ()
+    since: int | None = None
+    """Epoch milliseconds; a session that was active then or later."""
+    until: int | None = None
+
+    def admits(self, row: SessionRow) -> bool:
+        """Whether a session is one of those."""
+        for wanted, value in (
+            (self.agents, row.agent),
+            (self.branches, row.branch),
+            (self.models, row.model),
+        ):
+            if wanted and value not in wanted:
+                return False
+        if self.projects and not any(is_project(row.project, name) for name in self.projects):
+            return False
+        if self.since is not None and (row.ended is None or row.ended < self.since):
+            return False
+        if self.until is not None and (row.started is None or row.started > self.until):
+            return False
+        if not self.words:
+            return True
+        text = fold("\n".join(
+            (row.title, row.session, row.project, row.branch, row.agent, row.model)
+        ))  # fmt: skip
+        return all(word in text for word in fold(self.words).split())
+
+
+def is_project(project: str, name: str) -> bool:
+    """Whether a project is the named folder, lies below it, or ends in that name."""
+    folder = name.rstrip("/") or "/"
+    return (
+        project == folder
+        or project.startswith(f"{folder.rstrip('/')}/")
+        or project.endswith(f"/{folder}")
+    )
+
+
+def list_sessions(
+    snapshot: LibrarySnapshot,
+    wanted: SessionFilter,
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+    reveal: bool = False,
+) -> dict[str, Any]:
+    """One page of sessions, by the time of their last entry, those without one last.
+
+    Raises:
+        InvalidArgument: a limit below 1, a malformed cursor or one of another list.
+    """
+    page = clamp(PAGE, limit)
+    after = _decode(cursor, wanted) if cursor is not None else None
+    rows: list[SessionRow] = []
+    has_more = False
+    for row in _rows(snapshot, wanted, after):
+        if len(rows) == page.value:
+            has_more = True
+            break
+        rows.append(row)
+    return {
+        "sessions": [session_view(row, reveal=reveal) for row in rows],
+        "returned": len(rows),
+        "has_more": has_more,
+        "next_cursor": _encode(rows[-1], wanted) if has_more else None,
+        "refreshed_at": format_time(snapshot.refreshed_at or None),
+        "notes": [page.note.to_json()] if page.note else [],
+    }
+
+
+def iterate_sessions(
+    snapshot: LibrarySnapshot, wanted: SessionFilter, *, reveal: bool = False
+) -> Iterator[dict[str, Any]]:
+    """All sessions that are asked for, in the order of the pages."""
+    for row in _rows(snapshot, wanted, None):
+        yield session_view(row, reveal=reveal)
+
+
+def session_view(row: SessionRow, *, reveal: bool = False) -> dict[str, Any]:
+    """What a list says of a session; its title masked."""
+    resume = resume_command(row)
+    return {
+        "session": row.session,
+        "agent": row.agent,
+        "project": row.project or None,
+        "branch": row.branch or None,
+        "model": row.model or None,
+        "title": (row.title if reveal else mask(row.title).text) or None,
+        "started": format_time(row.started),
+        "ended": format_time(row.ended),
+        "turns": row.turns,
+        "entries": row.kind_counts.by_kind(),
+        "parent": row.parent or None,
+        "sub_agent": row.sub_agent,
+        "source": row.source_path or None,
+        "format": row.format,
+        "generation": row.generation,
+        "resume_command": resume.shell if resume is not None else None,
+        "run": row.run or None,
+    }
+
+
+def _rows(
+    snapshot: LibrarySnapshot, wanted: SessionFilter, after: tuple[int, int] | None
+) -> Iterator[SessionRow]:
+    for row in snapshot.rows():
+        if after is not None and _place(row) <= after:
+            continue
+        if wanted.admits(row):
+            yield row
+
+
+def _place(row: SessionRow) -> tuple[int, int]:
+    """Where a session stands in the order of the list."""
+    return -(row.ended if row.ended is not None else NO_TIME), row.ord
+
+
+def _encode(row: SessionRow, wanted: SessionFilter) -> str:
+    payload = orjson.dumps(_place(row))
+    return base64.urlsafe_b64encode(_digest(payload, wanted) + payload).decode().rstrip("=")
+
+
+def _decode(cursor: str, wanted: SessionFilter) -> tuple[int, int]:
+    try:
+        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    except (binascii.Error, ValueError):
+        raw = b""
+    payload = raw[8:]
+    if not payload or raw[:8] != _digest(payload, wanted):
+        raise InvalidArgument(
+            "malformed cursor, or one of a list with other filters",
+            hint="pass 'next_cursor' unchanged, with the filters of its first page",
+        )
+    ended, ord = orjson.loads(payload)
+    return ended, ord
+
+
+def _digest(payload: bytes, wanted: SessionFilter) -> bytes:
+    return blake2b(payload + repr(wanted).encode(), digest_size=8).digest()
