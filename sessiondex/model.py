@@ -241,7 +241,7 @@ class Entry:
     """The source's own; '' where it has none and `SessionCapture.summary` derives it."""
     attachments: list[Attachment]
     is_anchor: bool
-    """A real user or assistant message: not synthetic, sidechain or empty (copies: see capture)."""
+    """A real user or assistant message: not synthetic, replayed or empty (copies: see capture)."""
     identity: int
     """64-bit digest that names the same item in every session that replays it; 0 if none."""
     replayed: bool

@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -268,7 +268,7 @@ class Catalog:
     # ------------------------------------------------------------ access
 
     @contextmanager
-    def _query(self) -> Iterator[sqlite3.Connection]:
+    def _query(self) -> Generator[sqlite3.Connection]:
         with self._lock:
             try:
                 yield self._db
@@ -299,7 +299,7 @@ class Catalog:
             return function(db)
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Generator[sqlite3.Connection]:
         """One write transaction: all of it or nothing."""
         with self._query() as db:
             db.execute("BEGIN IMMEDIATE")
@@ -312,7 +312,7 @@ class Catalog:
                 raise
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Generator[None]:
         """One read transaction: all statements inside see the same commit."""
         with self._query() as db:
             began = not db.in_transaction

@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -192,7 +192,7 @@ class Library:
     # ------------------------------------------------------------ writing
 
     @contextmanager
-    def writing(self, *, wait_seconds: float = 30.0) -> Iterator[Epoch]:
+    def writing(self, *, wait_seconds: float = 30.0) -> Generator[Epoch]:
         """Holds the writer lock; gives the epoch to write to, cleared of what a crash left.
 
         Raises:

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ POLL_SECONDS: Final = 0.05
 
 
 @contextmanager
-def writer_lock(path: Path, *, wait_seconds: float) -> Iterator[None]:
+def writer_lock(path: Path, *, wait_seconds: float) -> Generator[None]:
     """Holds the writer lock of a library.
 
     Raises:

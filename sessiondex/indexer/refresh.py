@@ -18,7 +18,7 @@ from sessiondex.errors import SessiondexError
 from sessiondex.indexer.assembly import Assembler
 from sessiondex.indexer.catalog import Catalog, SessionRow, SourceRow
 from sessiondex.indexer.fingerprint import fingerprint, resume_offset
-from sessiondex.indexer.sources import detect, format_named
+from sessiondex.indexer.sources import NO_SESSION, format_named, recognise
 from sessiondex.indexer.sources.base import (
     Format,
     Parser,
@@ -316,9 +316,12 @@ class _Refresh:
         self._sources[path] = row
         entries_before = self._report.entries
         try:
-            format = detect(source)
+            format, reason = recognise(source)
             if format is None:
-                self._report.skipped += 1
+                if reason in NO_SESSION:
+                    self._report.skipped += 1
+                else:
+                    self._fail(row, reason)
                 return
             row.format, row.parser_version = format.name, format.parser_version
             if self._is_excluded(format, source):

@@ -30,10 +30,15 @@ from sessiondex.indexer.index_files import record_index_files
 from sessiondex.indexer.item_store import Flushed, text_head
 from sessiondex.indexer.library import Epoch
 from sessiondex.indexer.term_index import facet
-from sessiondex.model import FLAG_BITS, Record, SessionHeader, derived_summary
+from sessiondex.model import Entry, Record, SessionHeader, derived_summary, flag_names
 
 SHARED_TEXT_BYTES: Final = 128
 """A text at least this long is stored once; below it a reference would cost as much."""
+
+FACET_LISTS: Final = 10_000
+
+RECENT_TEXTS: Final = 200_000
+"""Digests of texts that a writer remembers by itself, about 20 MB; older ones it looks up."""
 
 TITLE_CHARACTERS: Final = 120
 
@@ -93,7 +98,10 @@ class LibraryWriter:
             self._index.delete_sessions(list(self._to_purge))
             self._docs -= sum(row.docs for row in self._to_purge.values())
         self._has_texts = self._catalog.row("SELECT 1 FROM payloads LIMIT 1") is not None
+        """Whether the catalog knows texts that are not among the recent ones."""
+        self._recent: dict[bytes, int] = {}
         self._facets: dict[tuple[str, str], int] = {}
+        self._facet_lists: dict[tuple[object, ...], list[int]] = {}
         self.is_dead = False
         """A part of it failed; only a new writer goes on."""
         self._clear()
@@ -218,23 +226,7 @@ class LibraryWriter:
         text_id = self._text(data) if data else 0
         self._store.add_entry(ord, entry, text_id, text_head(data))
         code = kind_code(entry)
-        known = self._facet
-        facets = [*sink.base_facets, known("kind", entry.kind)]
-        if entry.tool_part:
-            facets.append(known("part", entry.tool_part))
-            if entry.tool_name:
-                facets.append(known("tool", entry.tool_name))
-            if entry.call_id:
-                facets.append(facet("call", entry.call_id))
-            if entry.error is not None:
-                facets.append(known("error", "1" if entry.error else "0"))
-        if entry.flags:
-            facets.extend(known("flag", name) for name, bit in FLAG_BITS.items()
-                          if entry.flags & bit)  # fmt: skip
-        if entry.branch:
-            facets.append(known("branch", entry.branch))
-        if entry.model:
-            facets.append(known("model", entry.model))
+        facets = self._facets_of(sink, entry)
         added = self._index.add(
             key=ord << 32 | entry.ordinal,
             seq=self._seq,
@@ -263,12 +255,43 @@ class LibraryWriter:
         sink.unplaced.append((code, entry.is_anchor, entry.ref.block))
         self.uncommitted_bytes += len(data) + 200
 
+    def _facets_of(self, sink: SessionSink, entry: Entry) -> list[int]:
+        """The filter codes of an entry; entries that differ in nothing else share a list."""
+        alike = (
+            entry.kind, entry.tool_part, entry.tool_name, entry.error, entry.flags, entry.branch,
+            entry.model,
+        )  # fmt: skip
+        common = self._facet_lists.get(alike)
+        if common is None:
+            known = self._facet
+            common = [known("kind", entry.kind)]
+            if entry.tool_part:
+                common.append(known("part", entry.tool_part))
+                if entry.tool_name:
+                    common.append(known("tool", entry.tool_name))
+                if entry.error is not None:
+                    common.append(known("error", "1" if entry.error else "0"))
+            common += [known("flag", name) for name in flag_names(entry.flags)]
+            if entry.branch:
+                common.append(known("branch", entry.branch))
+            if entry.model:
+                common.append(known("model", entry.model))
+            if len(self._facet_lists) > FACET_LISTS:
+                self._facet_lists.clear()
+            self._facet_lists[alike] = common
+        facets = sink.base_facets + common
+        if entry.call_id:
+            facets.append(facet("call", entry.call_id))
+        return facets
+
     def _text(self, data: bytes) -> int:
         """The id of a text; an identical one is stored once."""
         if len(data) < SHARED_TEXT_BYTES:
             return self._new_text(data)
         digest = hashlib.sha256(data).digest()[:16]
         known = self._payloads.get(digest)
+        if known is None:
+            known = self._recent.get(digest)
         if known is None and self._has_texts:
             found = self._catalog.row("SELECT text FROM payloads WHERE digest=?", (digest,))
             known = found[0] if found else None
@@ -310,7 +333,10 @@ class LibraryWriter:
         self._next_batch += len(flushed.batches)
         self._seq += 1
         self._since = self._seq
-        self._has_texts = self._has_texts or bool(self._payloads)
+        if len(self._recent) + len(self._payloads) > RECENT_TEXTS:
+            self._recent = {}
+            self._has_texts = True
+        self._recent.update(self._payloads)
         self._to_purge = {}
         self.is_dead = False
         self._clear()

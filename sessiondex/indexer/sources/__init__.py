@@ -29,6 +29,10 @@ FORMATS: Final[tuple[Format, ...]] = (
 """In the order in which they are asked: plain chat takes what no other format claims."""
 
 
+NO_SESSION: Final = ("empty file", "no session of a known format")
+"""Reasons of files that are simply no sessions; any other reason is a failure."""
+
+
 class Detection(NamedTuple):
     """The format of a file, or why it has none."""
 
@@ -38,12 +42,10 @@ class Detection(NamedTuple):
 
 def recognise(source: SourceFile) -> Detection:
     """The format of a file by its content, or the reason why it cannot be indexed."""
-    from zstandard import ZstdError
-
     try:
         head = source.head()
         if not head:
-            return Detection(None, "empty file")
+            return Detection(None, NO_SESSION[0])
         if head.startswith(LFS_POINTER):
             return Detection(None, "a Git LFS pointer, not the file itself")
         for each in FORMATS:
@@ -51,9 +53,7 @@ def recognise(source: SourceFile) -> Detection:
                 return Detection(each)
     except (OSError, EOFError) as error:
         return Detection(None, f"unreadable: {error.strerror or error}")  # type: ignore[union-attr]
-    except ZstdError as error:
-        return Detection(None, f"unreadable: damaged compression ({error})")
-    return Detection(None, "no session of a known format")
+    return Detection(None, NO_SESSION[1])
 
 
 def detect(source: SourceFile) -> Format | None:

@@ -29,22 +29,25 @@ class SourceFile:
     home: Path | None = None
     """The agent's home or root folder under which discovery found it."""
     options: SourceOptions = field(default_factory=lambda: SourceOptions())
+    _is_compressed: bool | None = field(default=None, repr=False)
 
     @property
     def is_compressed(self) -> bool:
         """Whether the file is a Zstandard stream (by its magic number, never its name)."""
-        with open(self.path, "rb") as file:
-            return file.read(4) == ZSTD_MAGIC
+        if self._is_compressed is None:
+            with open(self.path, "rb", buffering=0) as file:
+                self._is_compressed = file.read(4) == ZSTD_MAGIC
+        return self._is_compressed
 
     def open(self, offset: int = 0) -> BinaryIO:
         """Opens the decompressed stream at a byte offset; buffered, read-only."""
+        is_compressed = self.is_compressed
         file = open(self.path, "rb")  # noqa: SIM115 - handed to the caller
-        if file.read(4) != ZSTD_MAGIC:
+        if not is_compressed:
             file.seek(offset)
             return file
         import zstandard
 
-        file.seek(0)
         stream = zstandard.ZstdDecompressor().stream_reader(
             file, read_across_frames=True, closefd=True
         )
@@ -63,6 +66,10 @@ class SourceFile:
             return file.read(HEAD_BYTES)
 
 
+class DamagedCompression(OSError):
+    """A compressed source breaks off in damage."""
+
+
 class _Decompressed(io.RawIOBase):
     """A Zstandard stream whose damage is an `OSError`, like that of any file."""
 
@@ -78,7 +85,7 @@ class _Decompressed(io.RawIOBase):
         try:
             return self._stream.readinto(buffer)
         except zstandard.ZstdError as error:
-            raise OSError(f"damaged compression ({error})") from error
+            raise DamagedCompression(f"damaged compression ({error})") from error
 
     def close(self) -> None:
         self._stream.close()

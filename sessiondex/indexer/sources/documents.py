@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from sessiondex.errors import Failed
-from sessiondex.indexer.sources.base import SourceFile
+from sessiondex.indexer.sources.base import DamagedCompression, SourceFile
 from sessiondex.indexer.sources.lines import TOO_DEEP, epoch_ms
 from sessiondex.model import Attachment, Record, SessionHeader, clean_text, compact_json
 
@@ -92,14 +92,12 @@ def read_document(source: SourceFile) -> Any:
         Failed: if it is larger than `document_bytes`, no JSON, a Git LFS pointer,
             or damaged compression.
     """
-    from zstandard import ZstdError
-
     limit = source.options.document_bytes
     try:
         with source.open() as file:
             data = file.read(limit + 1)
-    except ZstdError as error:
-        raise Failed(f"'{source.path}' has damaged compression: {error}") from None
+    except DamagedCompression as error:
+        raise Failed(f"'{source.path}' has {error}") from None
     if len(data) > limit:
         raise Failed(
             f"'{source.path}' is a JSON document of more than {limit} bytes",
