@@ -68,6 +68,9 @@ def _joins(character: str) -> bool:
 
 # A non-ASCII run and the ASCII character that its first mark may join; all else maps 1:1.
 _RUN: Final = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
+_ASCII: Final = re.compile(r"[\x00-\x7f]")
+_BLOCK: Final = 1 << 13
+"""Characters; the map back is made for one block at a time."""
 
 
 class Spans(NamedTuple):
@@ -77,31 +80,44 @@ class Spans(NamedTuple):
     more: int
 
 
+class _Run(NamedTuple):
+    """A stretch that does not map 1:1; source and folded offsets."""
+
+    folded_start: int
+    folded_stop: int
+    start: int
+    stop: int
+
+
 class FoldMap:
-    """A text, its folded form, and the source characters behind any folded range."""
+    """A text, its folded form, and the source characters behind any folded range.
+
+    Folds once; what it costs to look back is paid for the blocks that are asked for.
+    """
 
     def __init__(self, text: str, folding: Callable[[str], str] = fold) -> None:
         self.text = text
         self._folding = folding
+        self._starts: list[int] = []
+        """Folded offset of each block; empty for ASCII, which maps 1:1."""
         if text.isascii():
             self.folded = text.lower()
-            self._runs: list[tuple[int, int, int, int]] = []
             return
-        parts: list[str] = []
-        runs: list[tuple[int, int, int, int]] = []
-        position = folded_position = 0
-        for run in _RUN.finditer(text):
-            start, stop = run.span()
-            folded = folding(run[0])
-            folded_position += start - position
-            parts += (text[position:start].lower(), folded)
-            runs.append((folded_position, folded_position + len(folded), start, stop))
-            folded_position += len(folded)
-            position = stop
-        parts.append(text[position:].lower())
-        self.folded = "".join(parts)
-        self._runs = runs
+        self._blocks: list[Span] = []
+        self._runs: dict[int, list[_Run]] = {}
         self._pieces: dict[int, list[tuple[int, int]]] = {}
+        parts: list[str] = []
+        start = folded_start = 0
+        while start < len(text):
+            # What follows a cut before an ASCII character never joins what precedes it.
+            cut = _ASCII.search(text, start + _BLOCK)
+            stop = cut.start() if cut else len(text)
+            parts.append(folding(text[start:stop]))
+            self._blocks.append((start, stop))
+            self._starts.append(folded_start)
+            folded_start += len(parts[-1])
+            start = stop
+        self.folded = "".join(parts)
 
     def covering(self, start: int, stop: int) -> tuple[Span, int]:
         """The source characters behind a folded range, grown to whole pieces.
@@ -109,7 +125,7 @@ class FoldMap:
         Returns:
             The source span, and the folded offset at which its last piece ends.
         """
-        if not self._runs:
+        if not self._starts:
             return (start, stop), stop
         source_start, _, _ = self._piece(start)
         _, source_stop, folded_stop = self._piece(stop - 1)
@@ -117,28 +133,48 @@ class FoldMap:
 
     def _piece(self, offset: int) -> tuple[int, int, int]:
         """Source start, source stop and folded stop of the piece that holds a folded offset."""
-        index = bisect_right(self._runs, (offset, 1 << 62, 0, 0)) - 1
+        block = bisect_right(self._starts, offset) - 1
+        runs = self._runs.get(block)
+        if runs is None:
+            runs = self._runs[block] = self._block_runs(block)
+        index = bisect_right(runs, offset, key=lambda run: run.folded_start) - 1
         if index < 0:
-            return offset, offset + 1, offset + 1
-        folded_start, folded_stop, start, stop = self._runs[index]
-        if offset >= folded_stop:
-            source = stop + offset - folded_stop
+            source = self._blocks[block][0] + offset - self._starts[block]
             return source, source + 1, offset + 1
-        pieces = self._pieces.get(index)
+        run = runs[index]
+        if offset >= run.folded_stop:
+            source = run.stop + offset - run.folded_stop
+            return source, source + 1, offset + 1
+        pieces = self._pieces.get(run.start)
         if pieces is None:
-            pieces = self._pieces[index] = self._split(folded_start, start, stop)
-        at = bisect_right(pieces, (offset, 1 << 62)) - 1
-        # Pieces that fold to nothing belong to the one before them.
-        folded_end, source_end = pieces[at + 1] if at + 1 < len(pieces) else (folded_stop, stop)
+            pieces = self._pieces[run.start] = self._split(run)
+        at = bisect_right(pieces, (offset, len(self.text))) - 1
+        following = (run.folded_stop, run.stop)
+        folded_end, source_end = pieces[at + 1] if at + 1 < len(pieces) else following
         return pieces[at][1], source_end, folded_end
 
-    def _split(self, folded: int, start: int, stop: int) -> list[tuple[int, int]]:
-        """(folded start, source start) of each piece of a run, rising in both."""
-        text = self.text
+    def _block_runs(self, block: int) -> list[_Run]:
+        runs: list[_Run] = []
+        (position, end), folded_position = self._blocks[block], self._starts[block]
+        for match in _RUN.finditer(self.text, position, end):
+            start, stop = match.span()
+            folded_position += start - position
+            width = len(self._folding(match[0]))
+            runs.append(_Run(folded_position, folded_position + width, start, stop))
+            folded_position += width
+            position = stop
+        return runs
+
+    def _split(self, run: _Run) -> list[tuple[int, int]]:
+        """(folded start, source start) of each piece of a run, rising in both.
+
+        A piece that folds to nothing belongs to the one before it.
+        """
+        text, start, folded = self.text, run.start, run.folded_start
         pieces: list[tuple[int, int]] = []
-        while start < stop:
+        while start < run.stop:
             end = start + 1
-            while end < stop and _joins(text[end]):
+            while end < run.stop and _joins(text[end]):
                 end += 1
             width = len(self._folding(text[start:end]))
             if width or not pieces:
