@@ -256,7 +256,7 @@ class TermWriter:
         """Ends the writer; what was not committed is gone.
 
         Args:
-            final: The last batch of a run: waits for merges and completes the lexicon.
+            final: The last batch of a run: completes the lexicon.
         """
         writer, self._writer = self._writer, None
         if writer is None:
@@ -268,9 +268,10 @@ class TermWriter:
             or coverage.uncovered_bytes > max(coverage.covered_bytes, 8 * _SMALL_BATCH)
         ):
             self._cover_by_listing()
-        if final:
-            with engine_errors("finish the index"):
-                writer.wait_merging_threads()
+        # A writer that is dropped during a merge goes on for a moment, beside the next writer,
+        # and removes files by what it knew.
+        with engine_errors("finish the index"):
+            writer.wait_merging_threads()
 
     # ------------------------------------------------------------ lexicon
 
