@@ -6,6 +6,7 @@ import click
 
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import pass_invocation, shared_options
+from sessiondex.cli.output import Column
 
 
 @click.command("formats")
@@ -33,7 +34,7 @@ def formats_command(invocation: Invocation) -> None:
         output.json({"formats": found})
         return
     output.table(
-        ("format", "agent", "grows by", "what"),
+        [Column("format"), Column("agent"), Column("grows by"), Column("what", "wrap")],
         [
             (each["name"], each["agent"], "lines" if each["is_line_format"] else "rewriting",
              each["what"])
@@ -57,13 +58,15 @@ def limits_command(invocation: Invocation) -> None:
         output.json({"limits": [limit._asdict() for limit in LIMITS]})
         return
     output.table(
-        ("limit", "default", "maximum", "unit", "what"),
+        [
+            Column("limit"), Column("default", is_number=True),
+            Column("maximum", is_number=True), Column("unit"), Column("what", "wrap"),
+        ],
         [
             (limit.name, f"{limit.default:,}", f"{limit.maximum:,}", limit.unit, limit.what)
             for limit in LIMITS
         ],
-        right="default maximum",
-    )
+    )  # fmt: skip
 
 
 @click.command("completion")

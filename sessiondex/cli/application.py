@@ -82,15 +82,31 @@ def _print_version(ctx: click.Context, asked: bool) -> None:
         ctx.exit()
 
 
+def call(arguments: Sequence[str], invocation: Invocation) -> int:
+    """Runs one command line and gives its exit code; raises what goes wrong.
+
+    Not click's own `main`, which ends the process at a closed pipe.
+    """
+    try:
+        with cli.make_context("sessiondex", list(arguments), obj=invocation) as ctx:
+            result = cli.invoke(ctx)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    return result if isinstance(result, int) else 0
+
+
 def run(arguments: Sequence[str], *, surroundings: Surroundings | None = None) -> int:
     """Runs one command line; returns the exit code. Prints errors, raises none."""
+    instruction = os.environ.get("_SESSIONDEX_COMPLETE")
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "sessiondex", "_SESSIONDEX_COMPLETE", instruction)
     invocation = Invocation(surroundings)
     try:
-        result = cli.main(
-            list(arguments), prog_name="sessiondex", standalone_mode=False, obj=invocation
-        )
+        code = call(arguments, invocation)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return code
     except BrokenPipeError:
         # Whoever read has enough. What is still buffered must not be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,7 @@ import click
 
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import pass_invocation, refresh_options, shared_options
+from sessiondex.cli.output import Column
 from sessiondex.settings import SETTINGS, settings_path
 
 
@@ -50,4 +51,5 @@ def show_command(invocation: Invocation) -> None:
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)
         rows.append((setting.name, text, origin, setting.what))
-    output.table(("setting", "value", "from", "what"), rows)
+    titles = [Column("setting"), *(Column(title, "wrap") for title in ("value", "from", "what"))]
+    output.table(titles, rows)

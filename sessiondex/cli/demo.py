@@ -34,12 +34,12 @@ def demo_command(invocation: Invocation, folder: str | None) -> None:
     Touches neither your sessions nor your library; everything is removed at the end, unless
     --folder says where to keep it.
     """
-    from sessiondex.cli.application import cli
+    from sessiondex.cli.application import call
     from sessiondex.cli.demo_sessions import write_demo_sessions
 
     output = invocation.output
-    place = nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="sessiondex-demo-")
-    with place as name:
+    temporary = tempfile.TemporaryDirectory(prefix="sessiondex-demo-")
+    with nullcontext(folder) if folder else temporary as name:
         home, library = Path(name) / "home", Path(name) / "library"
         paths = write_demo_sessions(home)
         output.line(f"{len(paths)} invented session files in {home}")
@@ -51,7 +51,7 @@ def demo_command(invocation: Invocation, folder: str | None) -> None:
             around.give("library", str(library), is_option=True, environment="")
             around.give("color", invocation.color, is_option=True, environment="")
             try:
-                cli.main(words, prog_name="sessiondex", standalone_mode=False, obj=around)
+                call(words, around)
             finally:
                 around.close()
         if folder:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
@@ -15,6 +15,7 @@ from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.names import split_word
 from sessiondex.cli.options import (
     FreeWordsCommand,
+    match_options,
     option,
     pass_invocation,
     reveal_option,
@@ -24,9 +25,6 @@ from sessiondex.cli.options import (
 from sessiondex.cli.texts import count_of
 from sessiondex.errors import Failed, UsageError
 
-if TYPE_CHECKING:
-    from sessiondex.indexer.capture import Capture
-
 BINARY = ("arrow", "parquet")
 
 
@@ -35,7 +33,8 @@ BINARY = ("arrow", "parquet")
 @option("--format", "form", type=click.Choice(("jsonl", "arrow", "parquet", "markdown")),
         help="jsonl by default, or what the name of --output ends in.")  # fmt: skip
 @option("--output", "target", metavar="FILE", help="Write to this file instead of stdout.")
-@option("--hits", metavar="QUERY", help="Only entries in which this literal text stands.")
+@option("--hits", metavar="QUERY", help="Only the hits of this query, as 'search' finds them.")
+@match_options
 @where_options
 @reveal_option
 @shared_options
@@ -46,6 +45,7 @@ def export_command(
     form: str | None,
     target: str | None,
     hits: str | None,
+    match: Any,
     agents: tuple[str, ...],
     projects: tuple[str, ...],
     branches: tuple[str, ...],
@@ -57,7 +57,8 @@ def export_command(
 
     Of the named sessions, or of all that the filters let through; each with its whole text.
     """
-    from sessiondex.query.export import export_hits, session_rows, write_export
+    from sessiondex.query.export import hit_rows, session_rows, write_export
+    from sessiondex.query.request import SearchRequest
     from sessiondex.query.session_list import SessionFilter
 
     form = form or _form_of(target)
@@ -65,26 +66,31 @@ def export_command(
         raise UsageError(f"{form} is not for a terminal", hint="name a file with --output")
     shown = invocation.reveal(reveal)
 
-    def captures() -> Iterator[Capture]:
+    def rows() -> Iterator[dict[str, Any]]:
         if sessions:
             for session in sessions:
-                yield invocation.named(split_word(session)[0]).capture
+                capture = invocation.named(split_word(session)[0]).capture
+                if hits is None:
+                    yield from session_rows(capture, reveal=shown)
+                else:
+                    request = SearchRequest(query=hits, match=match)
+                    yield from hit_rows(capture, request, reveal=shown)
             return
-        scope = invocation.scope(projects, here=here)
+        snapshot, scope = invocation.snapshot, invocation.scope(projects, here=here)
+        if hits is not None:
+            request = SearchRequest(
+                query=hits, match=match, agent=agents, project=scope.projects, branch=branches,
+                model=models,
+            )  # fmt: skip
+            yield from hit_rows(snapshot, request, reveal=shown)
+            return
         wanted = SessionFilter(
             agents=agents, projects=scope.projects, branches=branches, models=models
         )
-        snapshot = invocation.snapshot
         for row in snapshot.rows(newest_first=False):
             if wanted.admits(row):
-                yield snapshot.capture(row.session, live=False)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for capture in captures():
-            if hits is None:
+                capture = snapshot.capture(row.session, live=False)
                 yield from session_rows(capture, reveal=shown)
-            else:
-                yield from export_hits(capture, hits, reveal=shown)
 
     with _opened(target) as file:
         count = write_export(rows(), file, form)

@@ -6,6 +6,7 @@ import click
 
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import option, pass_invocation, shared_options, wait_option
+from sessiondex.cli.output import Column
 from sessiondex.cli.texts import byte_size, count_of, local_time
 from sessiondex.errors import Damaged
 
@@ -16,24 +17,28 @@ from sessiondex.errors import Damaged
 def stats_command(invocation: Invocation) -> None:
     """Show what the library holds and how large it is."""
     from sessiondex.indexer.statistics import library_stats
+    from sessiondex.query.times import format_time
 
     output = invocation.output
     stats = library_stats(invocation.library)
+    stats["refreshed_at"] = format_time(stats["refreshed_at"] or None)
     if not output.is_for_people:
         output.json(stats)
         return
-    rows = [("library", str(invocation.library_path), "")]
-    for name, value in stats.items():
-        cells = value.items() if isinstance(value, dict) else [("", value)]
-        for part, each in cells:
-            if name == "sizes":
-                shown = byte_size(each)
-            elif name == "refreshed_at":
-                shown = local_time(each, invocation.surroundings.zone) or "never"
-            else:
-                shown = f"{each:,}" if isinstance(each, int) else str(each)
-            rows.append((name.replace("_", " "), part.replace("_", " "), shown))
-    output.table(("what", "part", "value"), rows, right="value")
+    rows = [("library", "", str(invocation.library_path))]
+    coverage = dict(stats["coverage"])
+    agents = coverage.pop("agents", {})
+    rows += [("coverage", part, f"{number:,}") for part, number in coverage.items()]
+    for agent, counts in agents.items():
+        facts = (count_of(counts["sessions"], "session"),
+                 count_of(counts["entries"], "entry", "entries"))  # fmt: skip
+        rows.append(("agent", agent, ", ".join(facts)))
+    rows += [("entries", kind, f"{number:,}") for kind, number in stats["entries"].items()]
+    rows += [("size", part, byte_size(size)) for part, size in stats["sizes"].items()]
+    refreshed = local_time(stats["refreshed_at"], invocation.surroundings.zone) or "never"
+    rows.append(("refreshed", "", refreshed))
+    spaced = [(what, part.replace("_", " "), value) for what, part, value in rows]
+    output.table([Column("what"), Column("part"), Column("value", "wrap")], spaced)
 
 
 @click.command("check")

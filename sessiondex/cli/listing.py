@@ -38,7 +38,7 @@ def list_command(
 
     With the filters of 'search'.
     """
-    from sessiondex.query.search import iterate_hits, search
+    from sessiondex.query.search import iterate, search
 
     named = invocation.named(split_word(session)[0])
     request = search_request(invocation, **asked)
@@ -49,7 +49,7 @@ def list_command(
     }  # fmt: skip
     if everything:
         head = {"session": named.capture.session, "capture": named.capture.token}
-        hits = iterate_hits(named.capture, request, reveal=shown)
+        hits = iterate(named.capture, request, reveal=shown)
         print_all(invocation, hits, head=head, **known)
     else:
         print_page(invocation, search(named.capture, request, reveal=shown), **known)

@@ -136,6 +136,11 @@ exclude_option = shared(
 )  # fmt: skip
 refresh_options = together(home_option, exclude_option, wait_option)
 
+match_options = together(
+    option("--literal", "match", flag_value="literal", help="Find the text as it stands."),
+    option("--ranked", "match", flag_value="ranked", help="Rank by words; best hits first."),
+    option("--regex", "match", flag_value="regex", help="Find a regular expression (RE2)."),
+)
 where_options = together(
     option("--agent", "agents", multiple=True, metavar="A",
            help="Only sessions of this agent, like claude-code."),

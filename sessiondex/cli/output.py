@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from sessiondex.cli.texts import Pieces
 
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 
 _ANSI: Final = {"match": "\x1b[1;31m", "name": "\x1b[33m", "dim": "\x1b[2m", "head": "\x1b[1m"}
 _PLAIN: Final = "\x1b[0m"
+
+CUT_CHARACTERS: Final = 16
+"""Width that a column which may be cut keeps."""
+
+
+class Column(NamedTuple):
+    """A column of a table and how it fits into a terminal."""
+
+    title: str
+    fit: Literal["whole", "wrap", "cut"] = "whole"
+    is_number: bool = False
 
 
 class Output:
@@ -109,32 +120,42 @@ class Output:
         """A text with its matches marked."""
         return "".join(self.styled(text, "match") if found else text for text, found in pieces)
 
-    def table(
-        self, titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = ""
-    ) -> None:
-        """Rows in columns: a table on a terminal, else one line each with a tab between.
-
-        `right` names the columns with numbers, by their titles and spaces between.
-        """
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+        """Rows in columns: a table on a terminal, else one line each with a tab between."""
         if not self.is_terminal:
             for row in rows:
                 self.line("\t".join(row))
             return
         from rich.box import SIMPLE_HEAD
+        from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
 
-        numbers = right.split()
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for at, title in enumerate(titles):
-            is_number = title.replace(" ", "_") in numbers
+        console = self._console()
+        cells = [list(row) for row in rows]
+        widths = [
+            max([cell_len(column.title), *(cell_len(row[at]) for row in cells)])
+            for at, column in enumerate(columns)
+        ]
+        # A name that is cut cannot be typed: only what may be cut gives way, the last one most.
+        left = console.width - 3 * (len(columns) - 1)
+        cut = [at for at, column in enumerate(columns) if column.fit == "cut"]
+        for at in cut[:-1]:
+            widths[at] = min(widths[at], CUT_CHARACTERS)
+        for at in cut[-1:]:
+            widths[at] = max(left - sum(widths) + widths[at], CUT_CHARACTERS)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+        for column, width in zip(columns, widths, strict=True):
             table.add_column(
-                title, justify="right" if is_number else "left", no_wrap=at == 0 or is_number,
-                overflow="fold",
-            )  # fmt: skip
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        self._console().print(table)
+                column.title,
+                justify="right" if column.is_number else "left",
+                no_wrap=column.fit != "wrap",
+                overflow="ellipsis" if column.fit == "cut" else "fold",
+                max_width=width if column.fit == "cut" else None,
+            )
+        for row in cells:
+            table.add_row(*map(Text, row))
+        console.print(table)
 
     def paragraph(self, text: str, *, indent: int = 2) -> None:
         """Text that may hold styles, wrapped to the terminal and indented."""

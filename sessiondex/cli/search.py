@@ -13,6 +13,7 @@ from sessiondex.cli.options import (
     FreeWordsCommand,
     capture_option,
     entry_options,
+    match_options,
     option,
     page_options,
     pass_invocation,
@@ -25,9 +26,7 @@ from sessiondex.cli.options import (
 @click.command("search", cls=FreeWordsCommand)
 @click.argument("query", metavar="QUERY")
 @option("--session", metavar="S", help="Only this session: an id, the beginning of one, a file.")
-@option("--literal", "match", flag_value="literal", help="Find the text as it stands.")
-@option("--ranked", "match", flag_value="ranked", help="Rank by words; best hits first.")
-@option("--regex", "match", flag_value="regex", help="Find a regular expression (RE2).")
+@match_options
 @entry_options
 @where_options
 @option("--copies", is_flag=True, help="Show copies in other sessions as hits of their own.")
@@ -56,7 +55,7 @@ def search_command(
     one session it is literal text. A QUERY that begins with a dash is taken as it is; one that is
     also an option goes behind '--'.
     """
-    from sessiondex.query.search import iterate_hits, search
+    from sessiondex.query.search import iterate, search
 
     shown = invocation.reveal(reveal)
     if session is not None:
@@ -75,7 +74,7 @@ def search_command(
         name_of = ShortNames(where).of
         scope, origin = place.name, invocation.freshness()
     if everything:
-        hits = iterate_hits(where, request, reveal=shown)
+        hits = iterate(where, request, reveal=shown)
         print_all(
             invocation, hits, field="hits", name_of=name_of, scope=scope, origin=origin, head={}
         )

@@ -17,6 +17,7 @@ from sessiondex.cli.options import (
     time_options,
     where_options,
 )
+from sessiondex.cli.output import Column
 from sessiondex.cli.texts import columns, count_of, local_time, one_line
 
 
@@ -101,13 +102,16 @@ def _show(invocation: Invocation, views: Any) -> None:
 
     with output.paged():
         if output.is_terminal:
-            titles = (
-                "session", "ended", "agent", "project", "branch", "turns", "entries", "title",
-            )  # fmt: skip
-            output.table(titles, map(cells, views), right="turns entries")
+            shown = [
+                Column("session"), Column("ended"), Column("agent"), Column("project", "cut"),
+                Column("turns", is_number=True), Column("entries", is_number=True),
+                Column("title", "cut"),
+            ]  # fmt: skip
+            rows = ((a, b, c, d.rpartition("/")[2], *f) for a, b, c, d, _, *f in map(cells, views))
+            output.table(shown, rows)
             return
         for view in views:
             name, ended, agent, project, branch, turns, entries, title = cells(view)
             output.line(columns((
-                name, ended, agent, project, branch, f"{turns} turns", f"{entries} entries", title,
+                name, ended, agent, project, branch, f"turns {turns}", f"entries {entries}", title,
             )))  # fmt: skip

@@ -7,18 +7,23 @@ export needs no more memory than its largest entry and one batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
+from sessiondex.indexer.capture import Capture
+from sessiondex.model import EntryRef
 from sessiondex.query.entry_view import entry_view
 from sessiondex.query.reading import text_pieces
+from sessiondex.query.search import iterate
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sessiondex.indexer.capture import Capture
+    from sessiondex.indexer.snapshot import LibrarySnapshot
     from sessiondex.model import Entry
+    from sessiondex.query.request import SearchRequest
 
 ExportFormat = Literal["jsonl", "arrow", "parquet", "markdown"]
 
@@ -57,6 +62,16 @@ def session_rows(capture: Capture, *, reveal: bool = False) -> Iterator[dict[str
     for first in range(0, capture.entry_count, CHUNK):
         for entry in capture.entries(first, first + CHUNK):
             yield entry_row(capture, entry, reveal=reveal)
+
+
+def hit_rows(
+    place: Capture | LibrarySnapshot, request: SearchRequest, *, reveal: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The rows of all entries that a search finds, in source order."""
+    for hit in iterate(place, replace(request, order="source"), reveal=reveal):
+        capture = place if isinstance(place, Capture) else place.capture(hit["session"], live=False)
+        entry = capture.entry(capture.ordinal(EntryRef.parse(hit["entry_ref"])))
+        yield entry_row(capture, entry, reveal=reveal)
 
 
 def write_export(rows: Iterable[dict[str, Any]], file: IO[bytes], format: ExportFormat) -> int:
