@@ -39,9 +39,11 @@ def summarise(seconds: Sequence[float]) -> Timing:
     return Timing(statistics.median(ordered) * 1000, ordered[at] * 1000, len(ordered))
 
 
-def measure(calls: Sequence[Callable[[], object]], *, repeats: int = 5) -> Timing:
-    """Times each call `repeats` times, in turns, after one call that is not counted."""
-    for call in calls:
+def measure(
+    calls: Sequence[Callable[[], object]], *, repeats: int = 5, is_warm: bool = False
+) -> Timing:
+    """Times each call `repeats` times, in turns; unless warm, after one that is not counted."""
+    for call in () if is_warm else calls:
         call()
     seconds: list[float] = []
     for _ in range(repeats):

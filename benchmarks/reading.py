@@ -18,6 +18,8 @@ from sessiondex.indexer.library import Library
 from sessiondex.indexer.refresh import RefreshOptions
 from sessiondex.query.overview import overview
 from sessiondex.query.reading import ReadRequest, read
+from sessiondex.query.request import SearchRequest
+from sessiondex.query.search import search
 
 SESSIONS = 20
 """The largest Claude Code sessions are looked at."""
@@ -51,6 +53,15 @@ def _compare(report: Report, made: History, repeats: int) -> None:
             ]
             calls = [partial(read, *pair) for pair in zip(captures, requests, strict=True)]
             row(f"read {count} entries: sessiondex", calls)
+        listing = SearchRequest()
+        row("list, first page: sessiondex", [partial(search, each, listing) for each in captures])
+        cursors = [search(each, listing).get("next_cursor") for each in captures]
+        later = [
+            partial(search, each, SearchRequest(cursor=cursor))
+            for each, cursor in zip(captures, cursors, strict=True)
+            if cursor is not None
+        ]
+        row("list, next page: sessiondex", later)
         row("overview: sessiondex", [partial(overview, capture) for capture in captures])
 
     row("read the file: naive", [lambda path=path: list(claude_texts(path)) for path in files])
