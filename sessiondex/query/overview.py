@@ -116,7 +116,7 @@ def _anchor(capture: Capture, ordinal: int, following: int | None, reveal: bool)
         "text": head.text,
         "total_bytes": entry.total_bytes,
         "intervening_entries": between.total,
-        "intervening": between._asdict(),
+        "intervening": between.by_kind(),
     }
     return anchor | ({"redacted": head.redacted} if head.redacted else {})
 

@@ -61,7 +61,7 @@ def test_pages_show_each_selected_anchor_once_and_count_everything_between(
     for anchor, following in pairwise(listed):
         between = entries[positions[anchor["entry_ref"]] + 1 : positions[following["entry_ref"]]]
         assert anchor["intervening"]["user"] == sum(e.kind == "user" for e in between)
-        assert anchor["intervening"]["tool_output"] == sum(e.tool_part == "output" for e in between)
+        assert anchor["intervening"]["tool"] == sum(e.kind == "tool" for e in between)
 
 
 def test_the_default_is_the_first_every_eighth_and_the_last() -> None:
@@ -92,7 +92,7 @@ def test_an_anchor_has_the_fields_of_the_contract() -> None:
         "total_bytes": 5,
         "intervening_entries": 1,
         "intervening": {
-            "user": 0, "assistant": 0, "system": 0, "tool_input": 1, "tool_output": 0,
+            "user": 0, "assistant": 0, "system": 0, "tool": 1,
         },
     }  # fmt: skip
     assert reply["anchors"][1]["label"] == "final of turn 1"
