@@ -28,7 +28,7 @@ from sessiondex.cli.demo_stories import (
 
 SLUG: Final = "-home-ada-tidewatch"
 MAIN_ID: Final = "5f0c2a7e-3d41-4b8e-9a66-1c0de7a5b001"
-FORK_ID: Final = "5f0c2a7e-3d41-4b8e-9a66-1c0de7a5b002"
+FORK_ID: Final = "c83d9b14-60f7-4e1a-b2d5-7a9e4410f2c6"
 CODEX_ID: Final = "019d3f10-7a2b-7c44-8e55-0b1e2d3c4f05"
 YOI_SESSION: Final = "019d4421-0000-7000-8000-00000000a001"
 YOI_SEGMENT: Final = "019d4421-0000-7000-8000-00000000b001"
