@@ -22,6 +22,8 @@ from sessiondex.query.ranked import AllOf, AnyOf, Exclusion, Node, Phrase, Prefi
 Step = Literal["exact", "infix", "typo"]
 STEPS: Final[tuple[Step, ...]] = ("exact", "infix", "typo")
 
+Leaf = Word | Phrase | Prefix
+
 _PARTS_BOOST: Final = 0.6
 _MIN_TYPO: Final = 4
 """Characters; a shorter word one edit away is another word."""
@@ -41,13 +43,24 @@ class RankedPlan:
 def plan(root: AllOf, searcher: TermSearcher, step: Step) -> RankedPlan:
     """Compiles one step."""
     if step == "infix":
-        return RankedPlan(_Infix(searcher).compile(root), step, lambda text: _holds(root, text))
+        return RankedPlan(
+            _Infix(searcher).compile(root),
+            step,
+            lambda text: _holds(root, lambda leaf: fold(leaf.text.strip()) in text),
+        )
     compiler = _Typo(searcher) if step == "typo" else _Exact(searcher)
+    query = compiler.compile(root)
     wordless = _wordless(root, searcher)
-    verify = None
-    if wordless:
-        verify = lambda text: all(part in text for part in wordless)  # noqa: E731
-    return RankedPlan(compiler.compile(root), step, verify)
+    typo = compiler if isinstance(compiler, _Typo) and compiler.has_rows else None
+    if not wordless and typo is None:
+        return RankedPlan(query, step, None)
+
+    def verify(text: str) -> bool:
+        if typo is not None and not _holds(root, lambda leaf: typo.is_near(leaf, text)):
+            return False
+        return all(part in text for part in wordless)
+
+    return RankedPlan(query, step, verify)
 
 
 def _wordless(root: AllOf, searcher: TermSearcher) -> list[str]:
@@ -94,7 +107,7 @@ class _Compiler:
             raise AssertionError("the parser keeps exclusions inside AllOf")
         return self.leaf(node)
 
-    def leaf(self, node: Word | Phrase | Prefix) -> Query | None:
+    def leaf(self, node: Leaf) -> Query | None:
         raise NotImplementedError
 
     def words(self, text: str) -> list[str]:
@@ -102,7 +115,7 @@ class _Compiler:
 
 
 class _Exact(_Compiler):
-    def leaf(self, node: Word | Phrase | Prefix) -> Query | None:
+    def leaf(self, node: Leaf) -> Query | None:
         words = self.words(node.text)
         if not words:
             return None
@@ -141,7 +154,7 @@ def _in_parts(words: Sequence[str]) -> Query:
 
 
 class _Infix(_Compiler):
-    def leaf(self, node: Word | Phrase | Prefix) -> Query | None:
+    def leaf(self, node: Leaf) -> Query | None:
         found = self.searcher.literal(node.text)
         if found.mode == "empty":
             return Query.empty_query()
@@ -149,11 +162,30 @@ class _Infix(_Compiler):
 
 
 class _Typo(_Exact):
-    def leaf(self, node: Word | Phrase | Prefix) -> Query | None:
-        words = self.words(node.text)
-        if not isinstance(node, Word) or not words:
+    def __init__(self, searcher: TermSearcher) -> None:
+        super().__init__(searcher)
+        self.has_rows = False
+        """Some word has several pieces; that they stand in a row has to be verified."""
+
+    def leaf(self, node: Leaf) -> Query | None:
+        words = self._pieces(node)
+        if not words:
             return super().leaf(node)
+        self.has_rows = self.has_rows or len(words) > 1
         return terms.all_of(self._near(word) for word in words)
+
+    def is_near(self, node: Leaf, folded: str) -> bool:
+        """Whether the pieces of a word stand in a row, each at most one edit away."""
+        row = self._pieces(node)
+        if not row:
+            return True
+        words = _WORD.findall(folded)
+        return any(all(map(_is_like, words[at:], row)) for at in range(len(words) - len(row) + 1))
+
+    def _pieces(self, node: Leaf) -> list[str]:
+        """The pieces of a word that may be mistyped; none of anything else."""
+        words = self.words(node.text) if isinstance(node, Word) else []
+        return [] if any(_is_unspaced(word) for word in words) else words
 
     def _near(self, word: str) -> Query:
         alternatives = [terms.term(field, word) for field in ("body", "parts")]
@@ -163,15 +195,22 @@ class _Typo(_Exact):
         return Query.disjunction_max_query(alternatives)
 
 
-def _holds(node: Node, folded: str) -> bool:
-    """Whether a folded text holds the words of a node anywhere, also inside others."""
+def _is_unspaced(word: str) -> bool:
+    # Scripts without spaces have no word boundaries, and a character for a word.
+    return word[0] >= "\u0e00"
+
+
+def _is_like(word: str, wanted: str) -> bool:
+    return word == wanted or (len(wanted) >= _MIN_TYPO and _within_one_edit(word, wanted))
+
+
+def _holds(node: Node, is_there: Callable[[Leaf], bool]) -> bool:
+    """Whether a node holds, given which of its words do; exclusions are the index's, exactly."""
     if isinstance(node, AllOf):
-        return all(_holds(each, folded) for each in node.nodes)
+        return all(_holds(each, is_there) for each in node.nodes)
     if isinstance(node, AnyOf):
-        return any(_holds(each, folded) for each in node.nodes)
-    if isinstance(node, Exclusion):
-        return True  # the index has left them out, by whole words
-    return fold(node.text.strip()) in folded
+        return any(_holds(each, is_there) for each in node.nodes)
+    return isinstance(node, Exclusion) or is_there(node)
 
 
 # ---------------------------------------------------------------- what is marked in a snippet
@@ -192,9 +231,10 @@ class Marker:
             if not words:
                 patterns.append(re.escape(folded))
                 continue
-            end = r"[^\W_]*" if isinstance(leaf, Prefix) else _edge(words[-1][-1], r"(?![^\W_])")
+            begin = "" if _is_unspaced(words[0]) else r"(?<![^\W_])"
+            end = "" if _is_unspaced(words[-1]) else r"(?![^\W_])"
             body = r"[\W_]*".join(re.escape(word) for word in words)
-            patterns.append(_edge(words[0][0], r"(?<![^\W_])") + body + end)
+            patterns.append(begin + body + (r"[^\W_]*" if isinstance(leaf, Prefix) else end))
             anywhere += [re.escape(word) for word in words]
             if isinstance(leaf, Word) and leaf.text in humped_words(leaf.text):
                 anywhere += [re.escape(part) for part in identifier_parts(leaf.text)]
@@ -217,11 +257,6 @@ class Marker:
 
 
 _WORD: Final = re.compile(r"[^\W_]+")
-
-
-def _edge(character: str, boundary: str) -> str:
-    # Scripts without spaces have no word boundaries.
-    return boundary if character < "\u0e00" else ""
 
 
 def _spans(

@@ -116,6 +116,7 @@ def test_parsing_never_fails(query: str) -> None:
         ("z" * 30, "z" * 5000),
         ("configuartion", "the configuration"),
         ("confguration", "the configuration"),
+        ("maim_looop", "the main_loop"),
     ],
 )
 def test_a_needle_is_found_alone(query: str, text: str) -> None:
@@ -135,6 +136,11 @@ def test_a_needle_is_found_alone(query: str, text: str) -> None:
 )
 def test_operators_combine_words(query: str, expected: set[int]) -> None:
     assert set(found(query, ["red", "green", "green red", "blue"])) == expected
+
+
+def test_a_typo_does_not_tear_a_word_apart() -> None:
+    assert found("main_loop", ["main of loop", "loop main"]) == []
+    assert found("maim_loop OR zebar", ["main of loop", "a zebra"]) == [1]
 
 
 def test_a_word_ranks_above_the_same_word_inside_an_identifier() -> None:
