@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import join, quote
+from typing import Final
 
 import click
 
+from sessiondex.cli.demo_sessions import MAIN_ID, write_demo_sessions
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import option, pass_invocation, shared_options
 
-STEPS = (
+STEPS: Final = (
     ("index", "--home", "{home}", "{home}"),
     ("sessions",),
     ("search", "high water"),
     ("search", "utc_offset_minutes", "--literal", "--kind", "tool"),
     ("search", "満潮", "--literal"),
-    ("overview", "5f0c2a7e-3d41-4b8e-9a66-1c0de7a5b001"),
-    ("read", "5f0c2a7e-3d41-4b8e-9a66-1c0de7a5b001:E0"),
+    ("overview", MAIN_ID[:4]),
+    ("read", f"{MAIN_ID[:4]}:E9", "--context", "1"),
     ("stats",),
 )
 
@@ -35,11 +38,9 @@ def demo_command(invocation: Invocation, folder: str | None) -> None:
     --folder says where to keep it.
     """
     from sessiondex.cli.application import call
-    from sessiondex.cli.demo_sessions import write_demo_sessions
 
     output = invocation.output
-    temporary = tempfile.TemporaryDirectory(prefix="sessiondex-demo-")
-    with nullcontext(folder) if folder else temporary as name:
+    with _kept_or_temporary(folder) as name:
         home, library = Path(name) / "home", Path(name) / "library"
         paths = write_demo_sessions(home)
         output.line(f"{len(paths)} invented session files in {home}")
@@ -52,8 +53,15 @@ def demo_command(invocation: Invocation, folder: str | None) -> None:
             around.give("color", invocation.color, is_option=True, environment="")
             try:
                 call(words, around)
+                sys.stdout.flush()  # what follows on stderr belongs behind it
             finally:
                 around.close()
         if folder:
             output.line()
             output.line(f"kept: sessiondex --library {quote(str(library))} search WORDS")
+
+
+def _kept_or_temporary(folder: str | None) -> AbstractContextManager[str]:
+    if folder:
+        return nullcontext(folder)
+    return tempfile.TemporaryDirectory(prefix="sessiondex-demo-")

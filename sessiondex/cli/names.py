@@ -92,24 +92,16 @@ class ShortNames:
         return f"{self.of(session)}:{short_ref(ref)}"
 
     def _shortest(self, session: str) -> str:
-        alone = self._unlike(session, "", is_level=False)
-        # A beginning also names what it shares only with sub-agents below it.
-        base = session.rfind("/") + 1
-        on_its_level = max(self._unlike(session, session[:base], is_level=True), base + 1)
-        return session[: max(min(alone, on_its_level), LEAST_LENGTH)]
-
-    def _unlike(self, session: str, base: str, *, is_level: bool) -> int:
-        """How long a beginning must be to differ from the other ids, or those of one level."""
-        where = "current=1 AND substr(session,1,?2)=?3"
-        if is_level:
-            where += " AND instr(substr(session,?2+1),'/')=0"
+        """As much of the id as no other begins with, but for sub-agents below it."""
+        where = "current=1 AND substr(session,1,?2)<>?3"
         neighbours = self._snapshot.catalog.rows(
             f"SELECT (SELECT session FROM sessions WHERE session<?1 AND {where}"
             f" ORDER BY session DESC LIMIT 1), (SELECT session FROM sessions WHERE session>?1"
             f" AND {where} ORDER BY session LIMIT 1)",
-            (session, len(base), base),
+            (session, len(session) + 1, f"{session}/"),
         )[0]
-        return max((_shared(session, other) + 1 for other in neighbours if other), default=1)
+        length = max((_shared(session, other) + 1 for other in neighbours if other), default=1)
+        return session[: max(length, LEAST_LENGTH)]
 
 
 def _shared(one: str, other: str) -> int:

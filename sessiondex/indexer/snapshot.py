@@ -77,10 +77,13 @@ class LibrarySnapshot:
         found = self.catalog.like(name, 6)
         if len(found) == 1:
             return found[0]
-        # A parent's id is the prefix of its sub-agents' ids and still names the parent.
-        roots = [session for session in found if "/" not in session[len(name) :]]
-        if len(roots) == 1:
-            return roots[0]
+        # What only a parent and its sub-agents begin with names the parent.
+        if found and not self.catalog.row(
+            "SELECT 1 FROM sessions WHERE current=1 AND substr(session,1,?)=? AND session<>?"
+            " AND substr(session,1,?)<>?",
+            (len(name), name, found[0], len(found[0]) + 1, f"{found[0]}/"),
+        ):
+            return found[0]
         if found:
             shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
             raise InvalidArgument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,7 +16,8 @@ from sessiondex.errors import InvalidArgument
 from sessiondex.indexer.folding import fold
 from sessiondex.limits import PAGE
 from sessiondex.masking import mask
-from sessiondex.query.reply import clamp
+from sessiondex.query.entry_view import shown_field
+from sessiondex.query.reply import Reply, clamp
 from sessiondex.query.resuming import resume_command
 from sessiondex.query.times import format_time
 
@@ -82,29 +84,50 @@ def list_sessions(
     limit: int | None = None,
     cursor: str | None = None,
     reveal: bool = False,
+    for_model: bool = False,
+    calling_session: str = "",
+    max_bytes: int | None = None,
 ) -> dict[str, Any]:
     """One page of sessions, by the time of their last entry, those without one last.
+
+    `for_model` leaves out where sessions lie and how they are resumed, and bounds every field.
+    `calling_session` is left out, and counted in `left_out` where the page passed it. A page that
+    ends at `max_bytes` says so.
 
     Raises:
         InvalidArgument: a limit below 1, a malformed cursor or one of another list.
     """
     page = clamp(PAGE, limit)
     after = _decode(cursor, wanted) if cursor is not None else None
-    rows: list[SessionRow] = []
+    reply = Reply(max_bytes or sys.maxsize)
+    reply.note(page.note)
+    reply.put("sessions", [])
+    last: SessionRow | None = None
+    returned = left_out = 0
+    stopped = ""
     has_more = False
     for row in _rows(snapshot, wanted, after):
-        if len(rows) == page.value:
-            has_more = True
+        if row.session == calling_session:
+            left_out += 1
+            continue
+        has_more = returned == page.value
+        if has_more:
             break
-        rows.append(row)
-    return {
-        "sessions": [session_view(row, reveal=reveal) for row in rows],
-        "returned": len(rows),
-        "has_more": has_more,
-        "next_cursor": _encode(rows[-1], wanted) if has_more else None,
-        "refreshed_at": format_time(snapshot.refreshed_at or None),
-        "notes": [page.note.to_json()] if page.note else [],
-    }
+        view = model_session_view(row) if for_model else session_view(row, reveal=reveal)
+        if not reply.add("sessions", view):
+            has_more, stopped = True, "bytes"
+            break
+        last = row
+        returned += 1
+    reply.put("returned", returned)
+    reply.put("has_more", has_more)
+    reply.put("next_cursor", _encode(last, wanted) if has_more and last is not None else None)
+    if stopped:
+        reply.put("stopped", stopped)
+    if calling_session:
+        reply.put("left_out", {"calling_session": left_out})
+    reply.put("refreshed_at", format_time(snapshot.refreshed_at or None))
+    return reply.build()
 
 
 def iterate_sessions(
@@ -136,6 +159,24 @@ def session_view(row: SessionRow, *, reveal: bool = False) -> dict[str, Any]:
         "generation": row.generation,
         "resume_command": resume.shell if resume is not None else None,
         "run": row.run or None,
+    }
+
+
+def model_session_view(row: SessionRow) -> dict[str, Any]:
+    """What a model is told of a session: no place on a disk but its project; masked and bounded."""
+    return {
+        "session": row.session,
+        "agent": shown_field(row.agent),
+        "project": shown_field(row.project) or None,
+        "branch": shown_field(row.branch) or None,
+        "model": shown_field(row.model) or None,
+        "title": shown_field(" ".join(row.title.split())) or None,
+        "started": format_time(row.started),
+        "ended": format_time(row.ended),
+        "turns": row.turns,
+        "entries": row.kind_counts.by_kind(),
+        "parent": row.parent or None,
+        "sub_agent": row.sub_agent,
     }
 
 

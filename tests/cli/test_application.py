@@ -15,9 +15,10 @@ from sessiondex.errors import SessiondexError
 from .conftest import CommandLine
 
 QUERIES = (
-    ("search", "tide"), ("sessions",), ("overview", "019d"), ("list", "019d"), ("read", "019d:E4"),
-    ("resolve", "019d:E4"), ("evidence", "019d:E4"), ("open", "019d:E4"), ("resume", "019d"),
-    ("stats",), ("check",), ("forget", "019d"), ("export",),
+    ("search", "tide"), ("sessions",), ("overview", "019d3"), ("list", "019d3"),
+    ("read", "019d3:E4"), ("resolve", "019d3:E4"), ("evidence", "019d3:E4"),
+    ("open", "019d3:E4"), ("resume", "019d3"),
+    ("stats",), ("check",), ("forget", "019d3"), ("export",),
 )  # fmt: skip
 
 
@@ -148,7 +149,7 @@ def test_a_closed_pipe_ends_quietly(demo_library: Path) -> None:
 
 def test_the_process_gives_the_exit_codes(demo_library: Path, tmp_path: Path) -> None:
     assert run_process("search", "no such thing", library=demo_library).returncode == 0
-    assert run_process("read", "019d:E3", library=demo_library).returncode == 3
+    assert run_process("read", "019d3:E3", library=demo_library).returncode == 3
     assert run_process("search", library=demo_library).returncode == 2
     assert run_process("sessions", library=tmp_path / "none").returncode == 3
 
