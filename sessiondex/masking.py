@@ -5,8 +5,8 @@ cutting (`query.cutting`), never after. Every shape is recognised by its first `
 a text whose end is cut that far behind what is shown is masked like the whole. It refuses to
 guess: a hash, a UUID, an id or a base64 image is no credential.
 
-Time is linear in the text: a shape is looked at only where its marker stands, and no pattern can
-run over the same bytes again from the next marker.
+Time is linear in the text: a shape is looked at only where its marker stands, and no further than
+its longest value.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ HORIZON_BYTES: Final = 512
 """A value is recognised by its beginning of this length; its end may lie further on."""
 
 MARGIN_BYTES: Final = 16 * 1024
-"""Longest value that is masked whole when a text is looked at through a window (a PEM key of
-RSA 16384 has 12.6 KiB)."""
+"""How far around a place a text must be known to mask that place like the whole: more than the
+longest value (a PEM key of RSA 16384 has 12.6 KiB)."""
 
 
 class Span(NamedTuple):
@@ -62,6 +62,8 @@ class _Shape(NamedTuple):
     back: int
     """How far before its marker the pattern begins."""
     is_value: Callable[[bytes], bool] | None
+    longest: int
+    """Bytes after the beginning of its marker beyond which no value is looked for."""
 
 
 def _shape(
@@ -72,17 +74,18 @@ def _shape(
     back: int = 0,
     is_value: Callable[[bytes], bool] | None = None,
     fresh: bool = True,
+    longest: int = 2048,
 ) -> _Shape:
     """One row. The group `v` is what is masked, the whole match where there is none."""
     body = (_FRESH if fresh else b"") + pattern.encode()
-    return _Shape(kind, tuple(markers.encode().split()), re.compile(body), back, is_value)
+    return _Shape(kind, tuple(markers.encode().split()), re.compile(body), back, is_value, longest)
 
 
 def _looks_random(value: bytes) -> bool:
     """Whether a value changes between lower, upper and digits like a key and not like a name."""
-    classes = value.translate(_CLASSES, b"_-./+=~")
+    classes = value[:256].translate(_CLASSES, b"_-./+=~")
     kinds = len(set(classes))
-    if kinds < 2 or len(set(value)) < 8:
+    if kinds < 2 or len(set(value[:256])) < 8:
         return False
     changes = sum(a != b for a, b in pairwise(classes))
     # Base62 changes at 0.6 of its places, hexadecimal at 0.45, base36 at 0.4; a camel case name
@@ -101,7 +104,7 @@ _CLASSES = (
 
 
 def _has_digit_and_letter(value: bytes) -> bool:
-    return not value.isdigit() and any(48 <= byte <= 57 for byte in value)
+    return len(value) > len(value.translate(None, b"0123456789")) > 0
 
 
 def _is_password(value: bytes) -> bool:
@@ -131,15 +134,16 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
         rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,}}+)++"
         rf"(?:(?:{_GAP}[A-Za-z0-9+/=]{{1,15}}+)?{_GAP}n?-----END [A-Z0-9 ]{{1,60}}-----)?",
         fresh=False,
+        longest=MARGIN_BYTES - 1024,
     ),
-    _shape("anthropic_key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}", fresh=False),
+    _shape("anthropic_key", "sk-", r"sk-ant-[A-Za-z0-9_-]{20,}", fresh=False),
     _shape(
         "openai_key",
-        "sk-proj- sk-svcacct- sk-admin- sk-None-",
+        "sk-",
         r"sk-[A-Za-z]{4,7}-[A-Za-z0-9_-]{20,}",
         is_value=_has_digit_and_letter,
     ),
-    _shape("openrouter_key", "sk-or-v", r"sk-or-v\d-[0-9a-f]{40,}"),
+    _shape("openrouter_key", "sk-", r"sk-or-v\d-[0-9a-f]{40,}"),
     _shape("openai_key", "sk-", r"sk-[A-Za-z0-9]{32,}", is_value=_has_digit_and_letter),
     _shape("xai_key", "xai-", r"xai-[A-Za-z0-9]{40,}"),
     _shape("groq_key", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
@@ -149,7 +153,12 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
     _shape("replicate_token", "r8_", r"r8_[A-Za-z0-9]{37,}", is_value=_has_digit_and_letter),
     _shape("huggingface_token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
     _shape("aws_access_key_id", "AKIA ASIA", r"A[KS]IA[A-Z0-9]{16}" + _END.decode()),
-    _shape("aws_session_token", "IQoJb3JpZ2lu FwoGZXIvYXdz", r"\w{12}[A-Za-z0-9+/=%]{60,}"),
+    _shape(
+        "aws_session_token",
+        "IQoJb3JpZ2lu FwoGZXIvYXdz",
+        r"\w{12}[A-Za-z0-9+/=%]{60,}",
+        longest=4096,
+    ),
     _shape("google_api_key", "AIza", r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
     _shape("google_oauth_token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
     _shape("google_oauth_secret", "GOCSPX-", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
@@ -166,14 +175,14 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
     _shape("github_token", "github_pat_", r"github_pat_[A-Za-z0-9_]{40,}", fresh=False),
     _shape(
         "github_token",
-        "ghp_ gho_ ghu_ ghs_ ghr_",
+        "gh",
         r"gh[pousr]_[A-Za-z0-9]{36,}",
         fresh=False,
     ),
     _shape(
         "gitlab_token",
-        "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- glsoat-",
-        r"gl[a-z]{2,5}-[A-Za-z0-9_.-]{20,}",
+        "gl",
+        r"gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|soat)-[A-Za-z0-9_.-]{20,}",
         is_value=_has_digit_and_letter,
         fresh=False,
     ),
@@ -215,7 +224,7 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
     _shape("digitalocean_token", "_v1_", r"do[opr]_v1_[0-9a-f]{64}", back=3),
     _shape("heroku_key", "HRKU-", r"HRKU-[A-Za-z0-9_-]{30,}"),
     _shape("databricks_token", "dapi", r"dapi[0-9a-f]{32}(?:-\d)?" + _END.decode()),
-    _shape("vault_token", "hvs. hvb. hvr.", r"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
+    _shape("vault_token", "hv", r"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
     _shape("doppler_token", "dp.", r"dp\.[a-z]{2,5}\.(?:[a-z0-9_-]{1,40}\.)?[A-Za-z0-9]{40,}"),
     _shape("grafana_token", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
     _shape("new_relic_key", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
@@ -233,6 +242,7 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
         "eyJ",
         r"eyJ[A-Za-z0-9_-]{8,}+\.(?:eyJ[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+)?"
         r"|(?:[A-Za-z0-9_-]*+\.){2,3}[A-Za-z0-9_-]{8,}+)",
+        longest=8192,
     ),
     _shape(
         "url_credentials",
@@ -295,37 +305,39 @@ _SHAPES: Final[tuple[_Shape, ...]] = (
     ),
 )
 
-_ROWS: Final = tuple(
-    (marker, order, shape) for order, shape in enumerate(_SHAPES) for marker in shape.markers
-)
+_BY_MARKER: Final[dict[bytes, list[tuple[int, _Shape]]]] = {}
+for _order, _row in enumerate(_SHAPES):
+    for _marker in _row.markers:
+        _BY_MARKER.setdefault(_marker, []).append((_order, _row))
 
 
 def find_secrets(data: bytes) -> list[Span]:
-    """The stretches of UTF-8 text that look like credentials: sorted, apart, in byte offsets."""
+    """The stretches of UTF-8 text that look like credentials: sorted, apart, in byte offsets.
+
+    Values that overlap are cut where the earlier one ends, so that a span never grows beyond one
+    value and depends only on what stands near it.
+    """
     found: list[tuple[int, int, int]] = []
-    for marker, order, shape in _ROWS:
+    for marker, shapes in _BY_MARKER.items():
         at = data.find(marker)
         while at >= 0:
-            begin = at - shape.back
-            match = shape.pattern.match(data, begin) if begin >= 0 else None
-            if match is None:
-                at = data.find(marker, at + 1)
-                continue
-            start, end = match.span("v" if "v" in shape.pattern.groupindex else 0)
-            if shape.is_value is None or shape.is_value(data[start:end]):
-                found.append((start, end, order))
-            at = data.find(marker, max(match.end(), at + 1))
-    if not found:
-        return []
+            for order, shape in shapes:
+                begin = at - shape.back
+                match = shape.pattern.match(data, begin, at + shape.longest) if begin >= 0 else None
+                if match is not None:
+                    start, end = match.span("v" if "v" in shape.pattern.groupindex else 0)
+                    if shape.is_value is None or shape.is_value(data[start:end]):
+                        found.append((start, order, end))
+                        break
+            at = data.find(marker, at + 1)
     found.sort()
-    merged = [found[0]]
-    for start, end, order in found[1:]:
-        last = merged[-1]
-        if start < last[1]:
-            merged[-1] = (last[0], max(end, last[1]), min(order, last[2]))
-        else:
-            merged.append((start, end, order))
-    return [Span(start, end, _SHAPES[order].kind) for start, end, order in merged]
+    spans: list[Span] = []
+    last = 0
+    for start, order, end in found:
+        if end > last:
+            spans.append(Span(max(start, last), end, _SHAPES[order].kind))
+            last = end
+    return spans
 
 
 def mask(text: str) -> Masked:

@@ -255,6 +255,11 @@ def test_no_secret_survives_among_others(secrets: list[str]) -> None:
     assert not any(secret in masked for secret in secrets)
 
 
+def test_glued_secrets_are_each_masked() -> None:
+    masked = mask("ghp_" + key(36) + "ghp_" + key(36, seed=8))
+    assert masked.text == "[REDACTED:github_token][REDACTED:github_token]"
+
+
 @pytest.mark.parametrize(
     "unit",
     [

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from sessiondex.model import Entry
 
 BLOCK_BYTES = 64 * 1024
-"""Texts are masked by blocks of this size, each seen with a margin on both sides, so that what is
-masked at a place never depends on where a reader began."""
+"""How much of a long text is held at a time when it is gone through whole."""
 
 
 class _Piece(NamedTuple):
@@ -240,38 +239,28 @@ def entry_text(
 ) -> MaskedText:
     """The masked text of an entry, of which at least `[start, stop)` can be shown.
 
-    Costs the stretch. What is masked at a place depends on the entry alone.
+    Costs the stretch. What is masked at a place does not depend on the stretch.
     """
     total = entry.total_bytes
-    stop = total if stop is None else min(stop, total)
-    # A value that begins in one block may end in the next, so the block before is looked at too.
-    first = max(min(start, total) // BLOCK_BYTES - 1, 0)
-    last = max(stop - 1, start, 0) // BLOCK_BYTES
-    begin, end = first * BLOCK_BYTES, (last + 1) * BLOCK_BYTES
-    base = max(begin - MARGIN_BYTES, 0)
-    data = capture.text(entry, base, min(end + MARGIN_BYTES, total))
-    end = None if end + MARGIN_BYTES >= total else end
-    if reveal:
-        return MaskedText(data, base=base, start=begin, end=end, reveal=True)
-    spans: list[Span] = []
-    for block in range(first, last + 1):
-        window = max(block * BLOCK_BYTES - MARGIN_BYTES, 0)
-        block_end = (block + 1) * BLOCK_BYTES
-        for span in find_secrets(data[window - base : block_end + MARGIN_BYTES - base]):
-            found = Span(span.start + window, span.end + window, span.kind)
-            if not block * BLOCK_BYTES <= found.start < block_end:
-                continue
-            if spans and found.start < spans[-1].end:
-                found = Span(spans[-1].start, max(found.end, spans[-1].end), spans[-1].kind)
-                spans.pop()
-            spans.append(found)
-    return MaskedText(data, base=base, start=begin, end=end, spans=spans)
+    start = min(start, total)
+    stop = total if stop is None else min(max(stop, start), total)
+    # A value that holds `start` began before it, one that holds `stop` goes on behind it.
+    base = max(start - MARGIN_BYTES, 0)
+    for margin in (HORIZON_BYTES, MARGIN_BYTES):
+        window_end = min(stop + margin, total)
+        data = capture.text(entry, base, window_end)
+        end = None if window_end == total else stop
+        masked = MaskedText(data, base=base, start=base, end=end, reveal=reveal)
+        if window_end == total or not masked.spans or masked.spans[-1].end < window_end:
+            break
+    return masked
 
 
 def entry_head(capture: Capture, entry: Entry, budget: int, *, reveal: bool = False) -> Cut:
     """The beginning of an entry's text, at most `budget` shown bytes; cheap when that is small."""
     head = capture.head(entry)
-    if len(head) < min(entry.total_bytes, budget + HORIZON_BYTES):
-        head = capture.text(entry, 0, budget + HORIZON_BYTES)
+    needed = min(entry.total_bytes, budget + HORIZON_BYTES)
+    if len(head) < needed:
+        head = capture.text(entry, 0, needed)
     end = None if len(head) >= entry.total_bytes else len(head) - HORIZON_BYTES
     return MaskedText(head, end=end, reveal=reveal).fit(0, budget)

@@ -129,8 +129,9 @@ def evidence(
 def text_digest(capture: Capture, entry: Entry) -> str:
     """SHA-256 of the whole text of an entry, in hexadecimal; in constant memory."""
     digest = hashlib.sha256()
-    for start in range(0, entry.total_bytes, BLOCK_BYTES * 16):
-        digest.update(capture.text(entry, start, start + BLOCK_BYTES * 16))
+    total = entry.total_bytes
+    for start in range(0, total, BLOCK_BYTES * 16):
+        digest.update(capture.text(entry, start, min(start + BLOCK_BYTES * 16, total)))
     return digest.hexdigest()
 
 

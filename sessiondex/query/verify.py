@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
@@ -18,6 +18,7 @@ import orjson
 from sessiondex.errors import Failed, InvalidArgument, NotFound
 from sessiondex.indexer.sources import format_named
 from sessiondex.indexer.sources.base import SessionStub, SourceFile
+from sessiondex.limits import STAGING_BYTES
 from sessiondex.model import TEXT_VERSION, EntryRef
 from sessiondex.query.evidence import text_digest
 
@@ -100,21 +101,37 @@ _SOURCES: Final[tuple[SourceStatus, ...]] = ("present", "gone", "changed")
 
 
 def parse_lines(lines: Iterable[str | bytes]) -> Iterator[dict[str, Any]]:
-    """The objects of a JSONL file of evidence or staging records; blank lines are passed over.
+    """The objects of a JSONL file of evidence or staging records, or of one that is indented.
 
     Raises:
         InvalidArgument: a line is no JSON object; names it.
     """
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    is_first = True
+    for number, line in numbered:
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise InvalidArgument(f"line {number} is no JSON ({error})") from error
+            value = _indented(line, (rest for _, rest in numbered)) if is_first else None
+            if value is None:
+                raise InvalidArgument(f"line {number} is no JSON ({error})") from error
         if not isinstance(value, dict):
             raise InvalidArgument(f"line {number} is no JSON object")
+        is_first = False
         yield value
+
+
+def _indented(first: str | bytes, rest: Iterable[str | bytes]) -> Any:
+    """The one value that stands on several lines; None if they hold none."""
+    held = bytearray()
+    for line in chain([first], rest):
+        held += line if isinstance(line, bytes) else line.encode("utf-8", "replace")
+        if len(held) > 4 * STAGING_BYTES.maximum:
+            return None
+    try:
+        return orjson.loads(held)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def verify(
