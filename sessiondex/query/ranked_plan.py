@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from tantivy import Occur, Query
@@ -56,9 +57,8 @@ def plan(root: AllOf, searcher: TermSearcher, step: Step) -> RankedPlan:
         return RankedPlan(query, step, None)
 
     def verify(text: str) -> bool:
-        if typo is not None and not _holds(root, lambda leaf: typo.is_near(leaf, text)):
-            return False
-        return all(part in text for part in wordless)
+        is_near = True if typo is None else _holds(root, partial(typo.is_near, folded=text))
+        return is_near and all(part in text for part in wordless)
 
     return RankedPlan(query, step, verify)
 
