@@ -38,7 +38,7 @@ from sessiondex.indexer.store_schema import (
     TextRun,
 )
 from sessiondex.indexer.store_tail import Committed
-from sessiondex.indexer.store_texts import text_head, text_run, text_slice
+from sessiondex.indexer.store_texts import TextChunks, text_head, text_run, text_slice
 from sessiondex.indexer.store_writer import Flushed, StoreWriter
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "StoreWriter",
     "StoredEntry",
     "StoredRecord",
+    "TextChunks",
     "TextRun",
     "entry_rows",
     "entry_runs",
@@ -162,7 +163,7 @@ class ItemStore:
         self, infos: Iterable[BatchInfo], text_id: int, start: int = 0, stop: int | None = None
     ) -> bytes:
         """The bytes [start, stop) of a text, from the `texts` batches that hold them, in order."""
-        return text_slice((self.read(info) for info in infos), text_id, start, stop)
+        return text_slice((TextChunks(self.read(info)) for info in infos), text_id, start, stop)
 
     def scan(
         self, stream: str, *, on_damage: Callable[[Damaged], None] | None = None

@@ -37,8 +37,40 @@ def text_head(data: bytes) -> bytes | None:
     return data[: code_point_cut(data, HEAD_BYTES)]
 
 
+class TextChunks:
+    """The chunks of one `texts` batch, opened for slicing."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch  # owns the memory of the views
+        self._ids = _unsigned(batch.column("text_id"))
+        self._starts = _unsigned(batch.column("start"))
+        text = batch.column("text")
+        _, offsets, data = text.buffers()
+        self._offsets = memoryview(offsets).cast("i")[text.offset : text.offset + len(text) + 1]
+        self._data = memoryview(data) if data is not None else memoryview(b"")
+        self.nbytes = batch.nbytes
+
+    def holds_all_of(self, text_id: int) -> bool:
+        """Whether a text certainly begins and ends in this batch."""
+        ids = self._ids
+        if not ids[0] <= text_id < ids[-1]:
+            return False
+        return text_id > ids[0] or self._starts[0] == 0
+
+    def rows(self, text_id: int, start: int) -> range:
+        """The rows of a text from the one with byte `start` on."""
+        first, last = bisect_left(self._ids, text_id), bisect_right(self._ids, text_id)
+        return range(max(bisect_right(self._starts, start, first, last) - 1, first), last)
+
+    def start(self, row: int) -> int:
+        return self._starts[row]
+
+    def chunk(self, row: int) -> memoryview:
+        return self._data[self._offsets[row] : self._offsets[row + 1]]
+
+
 def text_slice(
-    batches: Iterable[pa.RecordBatch], text_id: int, start: int = 0, stop: int | None = None
+    batches: Iterable[TextChunks], text_id: int, start: int = 0, stop: int | None = None
 ) -> bytes:
     """The UTF-8 bytes [start, stop) of a text from the batches that hold them, in order.
 
@@ -50,20 +82,16 @@ def text_slice(
     """
     if start == stop:
         return b""
-    parts: list[bytes] = []
+    parts: list[memoryview] = []
     position = start
     found = False
     for batch in batches:
-        ids = _unsigned(batch.column("text_id"))
-        first, last = bisect_left(ids, text_id), bisect_right(ids, text_id)
-        starts = _unsigned(batch.column("start"))
-        texts = batch.column("text").cast(pa.binary())
-        for row in range(max(bisect_right(starts, start, first, last) - 1, first), last):
-            chunk_start = starts[row]
+        for row in batch.rows(text_id, start):
+            chunk_start = batch.start(row)
             if chunk_start > position:
                 raise Damaged(f"texts: text {text_id} lacks bytes {position} to {chunk_start}")
             found = True
-            chunk: bytes = texts[row].as_py()
+            chunk = batch.chunk(row)
             chunk_stop = chunk_start + len(chunk)
             if chunk_stop < position:
                 continue

@@ -20,6 +20,7 @@ from sessiondex.indexer.item_store import (
     BatchInfo,
     ItemStore,
     StoredEntry,
+    TextChunks,
     entry_rows,
     record_rows,
     text_slice,
@@ -32,6 +33,12 @@ CACHED_BATCHES: Final = 48
 CACHED_BATCH_BYTES: Final = 4 * 1024 * 1024
 """A larger decoded batch is not kept."""
 
+ROWS_AT_ONCE: Final = 32
+"""Rows of an entries batch that are decoded together."""
+
+CACHED_ROWS: Final = 128
+"""Groups of decoded rows kept by a view."""
+
 
 class View:
     """Entries, records and texts by their place. Thread-safe."""
@@ -42,6 +49,9 @@ class View:
         self.batches_read = 0
         self.bytes_read = 0
         self._cache: OrderedDict[Any, pa.RecordBatch] = OrderedDict()
+        self._rows: OrderedDict[tuple[int, int], list[StoredEntry]] = OrderedDict()
+        self._infos: OrderedDict[int, BatchInfo] = OrderedDict()
+        self._chunks: OrderedDict[BatchInfo, TextChunks] = OrderedDict()
         self._runs: OrderedDict[tuple[int, int], EntryRun] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -94,10 +104,38 @@ class View:
         """Entries `first` to `stop` (exclusive); costs the range."""
         found: list[StoredEntry] = []
         for run in self.runs(ord, first, stop):
-            batch = self.batch(self.catalog.batch(run.batch))
             begin = run.row0 + max(first - run.first, 0)
             end = run.row0 + min(stop - run.first, run.rows)
-            found.extend(entry_rows(batch, begin, end))
+            for group in range(begin // ROWS_AT_ONCE, (end - 1) // ROWS_AT_ONCE + 1):
+                rows = self._decoded(run.batch, group)
+                at = group * ROWS_AT_ONCE
+                found.extend(rows[max(begin - at, 0) : end - at])
+        return found
+
+    def _decoded(self, batch: int, group: int) -> list[StoredEntry]:
+        key = (batch, group)
+        with self._lock:
+            rows = self._rows.get(key)
+            if rows is not None:
+                self._rows.move_to_end(key)
+                return rows
+        info = self.batch_info(batch)
+        first = group * ROWS_AT_ONCE
+        rows = entry_rows(self.batch(info), first, min(first + ROWS_AT_ONCE, info.rows))
+        with self._lock:
+            self._rows[key] = rows
+            if len(self._rows) > CACHED_ROWS:
+                self._rows.popitem(last=False)
+        return rows
+
+    def batch_info(self, number: int) -> BatchInfo:
+        """Place and checksum of a batch; these never change."""
+        found = self._infos.get(number)
+        if found is None:
+            found = self._infos[number] = self.catalog.batch(number)
+            if len(self._infos) > 64 * CACHED_BATCHES:
+                with self._lock:
+                    self._infos.clear()
         return found
 
     def columns(
@@ -111,7 +149,7 @@ class View:
         self, run: EntryRun, first: int, stop: int, names: tuple[str, ...]
     ) -> tuple[int, list[list[Any]]]:
         """Columns of the part of a run that lies inside `first` to `stop`."""
-        batch = self.batch(self.catalog.batch(run.batch), names)
+        batch = self.batch(self.batch_info(run.batch), names)
         begin = max(first, run.first)
         length = min(stop, run.stop) - begin
         offset = run.row0 + begin - run.first
@@ -122,7 +160,7 @@ class View:
         run = self.catalog.record_run(ord, number)
         if run is None or number >= run.first + run.rows:
             return None
-        batch = self.batch(self.catalog.batch(run.batch))
+        batch = self.batch(self.batch_info(run.batch))
         row = run.row0 + number - run.first
         return record_rows(batch, row, row + 1)[0].record
 
@@ -133,7 +171,7 @@ class View:
             run = self.catalog.record_run(ord, at)
             if run is None or at >= run.first + run.rows:
                 return
-            batch = self.batch(self.catalog.batch(run.batch))
+            batch = self.batch(self.batch_info(run.batch))
             end = min(stop, run.first + run.rows)
             rows = record_rows(batch, run.row0 + at - run.first, run.row0 + end - run.first)
             yield from (stored.record for stored in rows)
@@ -141,15 +179,39 @@ class View:
 
     def text(self, text: int, start: int = 0, stop: int | None = None) -> bytes:
         """UTF-8 bytes `start` to `stop` of a text; reads only the batches that hold them."""
+        with self._lock:
+            for chunks in reversed(self._chunks.values()):
+                if chunks.holds_all_of(text):
+                    return text_slice([chunks], text, start, stop)
         infos = self.catalog.text_batches(text, start)
         if not infos:
             raise Damaged(
                 f"text {text} is not in the catalog", hint="run 'sessiondex check --repair'"
             )
-        return text_slice((self.batch(info) for info in infos), text, start, stop)
+        return text_slice((self.chunks(info) for info in infos), text, start, stop)
+
+    def chunks(self, info: BatchInfo) -> TextChunks:
+        """A texts batch, opened for slicing; checked against its checksum when read."""
+        with self._lock:
+            found = self._chunks.get(info)
+            if found is not None:
+                self._chunks.move_to_end(info)
+                return found
+        found = TextChunks(self.store.read(info))
+        with self._lock:
+            self.batches_read += 1
+            self.bytes_read += info.length
+            if found.nbytes <= CACHED_BATCH_BYTES:
+                self._chunks[info] = found
+                if len(self._chunks) > CACHED_BATCHES:
+                    self._chunks.popitem(last=False)
+        return found
 
     def forget_cached(self) -> None:
         """Drops what is cached; for a writer whose transaction failed."""
         with self._lock:
             self._cache.clear()
             self._runs.clear()
+            self._rows.clear()
+            self._infos.clear()
+            self._chunks.clear()
