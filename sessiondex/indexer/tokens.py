@@ -25,7 +25,12 @@ _UNSPACED: Final = (
     "\ua960-\ua97f\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-_UNSPACED_RUN: Final = re.compile(f"[{_UNSPACED}]+")
+_SYMBOLS: Final = "\u2600-\u27bf\U0001f000-\U0001fbff"
+"""Emoji and the like, which are no alphanumeric characters: each is a term by its code point. Not
+arrows and box drawing, of which tool output is full."""
+
+_UNSPACED_RUN: Final = re.compile(f"[{_UNSPACED}{_SYMBOLS}]+")
+_SYMBOL: Final = re.compile(f"[{_SYMBOLS}]")
 
 _LONG_ASCII: Final = re.compile(rf"[0-9a-z]{{{MAX_TOKEN_BYTES + 1},}}")
 # No token character is a space or ASCII punctuation; 4 bytes a character at most.
@@ -38,7 +43,12 @@ def analyzer() -> tantivy.TextAnalyzer:
 
 
 def _space(run: re.Match[str]) -> str:
-    return f" {' '.join(run[0])} "
+    spaced = f" {' '.join(run[0])} "
+    return _SYMBOL.sub(_symbol_term, spaced) if _SYMBOL.search(spaced) else spaced
+
+
+def _symbol_term(symbol: re.Match[str]) -> str:
+    return f"symbol{ord(symbol[0]):x}"
 
 
 class Body(NamedTuple):
@@ -80,6 +90,8 @@ class QueryToken(NamedTuple):
     left_open: bool
     """The term begins where the query begins: the text's term may begin earlier."""
     right_open: bool
+    written: str
+    """What stands for it in the folded query."""
 
 
 def query_tokens(folded: str, words: tantivy.TextAnalyzer) -> list[QueryToken]:
@@ -89,14 +101,15 @@ def query_tokens(folded: str, words: tantivy.TextAnalyzer) -> list[QueryToken]:
     def add_words(start: int, stop: int) -> None:
         for token in words.pre_tokenize(folded[start:stop]).tokens:
             begin, end = start + token.char_offset_from, start + token.char_offset_to
-            found.append(QueryToken(token.text, begin == 0, end == len(folded)))
+            found.append(QueryToken(token.text, begin == 0, end == len(folded), token.text))
 
     position = 0
     for run in _UNSPACED_RUN.finditer(folded):
         add_words(position, run.start())
-        found += (
-            QueryToken(character, False, False) for character in run[0] if words.analyze(character)
-        )
+        for character in run[0]:
+            term = _SYMBOL.sub(_symbol_term, character)
+            if words.analyze(term):
+                found.append(QueryToken(term, False, False, character))
         position = run.end()
     add_words(position, len(folded))
     return found

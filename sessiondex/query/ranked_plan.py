@@ -184,8 +184,12 @@ class _Typo(_Exact):
 
     def _pieces(self, node: Leaf) -> list[str]:
         """The pieces of a word that may be mistyped; none of anything else."""
-        words = self.words(node.text) if isinstance(node, Word) else []
-        return [] if any(_is_unspaced(word) for word in words) else words
+        if not isinstance(node, Word):
+            return []
+        tokens = self.searcher.tokens(fold(node.text))
+        if any(_is_unspaced(token.written) for token in tokens):
+            return []
+        return [token.text for token in tokens]
 
     def _near(self, word: str) -> Query:
         alternatives = [terms.term(field, word) for field in ("body", "parts")]
@@ -226,7 +230,7 @@ class Marker:
         self._near: list[str] = []
         for leaf in leaves(root):
             folded = fold_accents(leaf.text.strip())
-            words = [token.text for token in searcher.tokens(folded)]
+            words = [token.written for token in searcher.tokens(folded)]
             anywhere.append(re.escape(folded))
             if not words:
                 patterns.append(re.escape(folded))

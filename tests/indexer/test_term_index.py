@@ -84,9 +84,18 @@ def test_literal_candidates_are_few_for_a_part_of_a_word(query: str) -> None:
 
 
 def test_a_query_without_words_must_be_scanned() -> None:
-    searcher = filled(["👍 fine", "::"]).searcher()
-    assert searcher.literal("👍").mode == "scan"
+    searcher = filled(["→ fine", "::"]).searcher()
+    assert searcher.literal("→").mode == "scan"
     assert searcher.literal("::").mode == "scan"
+
+
+def test_an_emoji_is_a_term_of_its_own() -> None:
+    texts = ["ship it🚀now", "👍🏽", "🚀🚀", "rocket"]
+    searcher = filled(texts).searcher()
+    assert candidates(searcher, "🚀", 4) == [0, 2]
+    assert candidates(searcher, "t🚀n", 4) == [0]
+    assert candidates(searcher, "👍", 4) == [1]
+    assert searcher.literal("🎉").mode == "index"
 
 
 def test_a_word_that_no_text_holds_is_nowhere() -> None:

@@ -158,6 +158,7 @@ def test_a_word_ranks_above_the_same_word_inside_an_identifier() -> None:
         ("検索", "exact", "全文検索", ["検索"]),
         ("nfig", "infix", "my config", ["nfig"]),
         ("cofnig", "typo", "my config", ["config"]),
+        ("👍", "exact", "so👍🏽 👎", ["👍"]),
     ],
 )
 def test_the_marked_text_is_what_matched(

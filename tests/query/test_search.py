@@ -134,12 +134,12 @@ def test_a_page_stops_at_its_bytes_and_goes_on_behind() -> None:
 
 
 def test_a_page_stops_at_its_work_and_goes_on_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    capture = capture_of(*["nothing here 👎"] * 300, "at last 👍")
+    capture = capture_of(*["nothing here →"] * 300, "at last ⇒")
     monkeypatch.setattr(search_module, "WORK_BYTES", 2_000)
-    page = ask(capture, query="👍")
+    page = ask(capture, query="⇒")
     assert (page["returned"], page["stopped"], page["has_more"]) == (0, "work", True)
     assert page["stats"]["entries_considered"] < 100
-    assert follow(lambda: capture, query="👍") == ["session:E00000300"]
+    assert follow(lambda: capture, query="⇒") == ["session:E00000300"]
 
 
 def test_matches_are_marked_around_the_first_and_the_rest_is_counted() -> None:
