@@ -79,7 +79,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise InvalidArgument(
             f"the settings file is no TOML: {path}: {error}", hint="mend it"
         ) from error
-    forms = {setting.name: setting.form for setting in SETTINGS}
+    forms: dict[str, Form] = {setting.name: setting.form for setting in SETTINGS}
     unknown = [name for name in values if name not in forms]
     if unknown:
         raise InvalidArgument(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from sessiondex.cli.invocation import Invocation
@@ -20,7 +22,7 @@ def formats_command(invocation: Invocation) -> None:
     from sessiondex.indexer.sources import FORMATS
 
     output = invocation.output
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "name": each.name,
             "agent": each.agent,

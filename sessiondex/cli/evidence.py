@@ -93,7 +93,7 @@ def verify_command(invocation: Invocation, file: str) -> int:
         moved = MovedSources(snapshot, invocation.refresh_options())
         with _opened(file) as lines:
             for result in verify(
-                parse_lines(lines),
+                parse_lines(_as_lines(lines)),
                 open_capture=lambda session: snapshot.capture(session, live=False),
                 find_source=moved.find,
             ):
@@ -125,3 +125,21 @@ def _opened(file: str) -> BinaryIO:
         return Path(file).open("rb")
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}", hint="name a file") from error
+
+
+def _as_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; one object that was written over several lines becomes one."""
+    first = file.readline()
+    if first.strip() not in (b"{", b"["):
+        yield first
+        yield from file
+        return
+    import orjson
+
+    content = first + file.read()
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        yield from content.splitlines()
+        return
+    yield from map(orjson.dumps, value if isinstance(value, list) else [value])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,7 +25,14 @@ from sessiondex.cli.options import (
 from sessiondex.cli.texts import count_of
 from sessiondex.errors import Failed, UsageError
 
-BINARY = ("arrow", "parquet")
+if TYPE_CHECKING:
+    from sessiondex.query.export import ExportFormat
+
+BINARY: Final = ("arrow", "parquet")
+
+ENDINGS: Final[dict[str, ExportFormat]] = {
+    ".arrow": "arrow", ".parquet": "parquet", ".md": "markdown",
+}  # fmt: skip
 
 
 @click.command("export", cls=FreeWordsCommand)
@@ -42,7 +49,7 @@ BINARY = ("arrow", "parquet")
 def export_command(
     invocation: Invocation,
     sessions: tuple[str, ...],
-    form: str | None,
+    form: ExportFormat | None,
     target: str | None,
     hits: str | None,
     match: Any,
@@ -61,9 +68,9 @@ def export_command(
     from sessiondex.query.request import SearchRequest
     from sessiondex.query.session_list import SessionFilter
 
-    form = form or _form_of(target)
-    if form in BINARY and target is None and sys.stdout.isatty():
-        raise UsageError(f"{form} is not for a terminal", hint="name a file with --output")
+    written: ExportFormat = form or _form_of(target)
+    if written in BINARY and target is None and sys.stdout.isatty():
+        raise UsageError(f"{written} is not for a terminal", hint="name a file with --output")
     shown = invocation.reveal(reveal)
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -93,23 +100,23 @@ def export_command(
                 yield from session_rows(capture, reveal=shown)
 
     with _opened(target) as file:
-        count = write_export(rows(), file, form)
+        count = write_export(rows(), file, written)
     output = invocation.output
     if target is None:
         return
     if output.is_for_people:
         output.message(f"{count_of(count, 'entry', 'entries')} in {target}")
     else:
-        output.json({"entries": count, "file": target, "format": form})
+        output.json({"entries": count, "file": target, "format": written})
 
 
-def _form_of(target: str | None) -> Any:
+def _form_of(target: str | None) -> ExportFormat:
     ending = Path(target).suffix.lower() if target else ""
-    return {".arrow": "arrow", ".parquet": "parquet", ".md": "markdown"}.get(ending, "jsonl")
+    return ENDINGS.get(ending, "jsonl")
 
 
 @contextmanager
-def _opened(target: str | None) -> Iterator[IO[bytes]]:
+def _opened(target: str | None) -> Generator[IO[bytes]]:
     """Standard output, or a new private file that takes its name only when it is whole."""
     if target is None:
         sys.stdout.flush()

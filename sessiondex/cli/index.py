@@ -44,10 +44,14 @@ def index_command(
     Without PATH: the sessions of the agents in your home, and every file that is known already.
     Newest files come first. What is committed stays when you stop it; the next run goes on.
     """
+    output = invocation.output
     if watch:
         return _watch(invocation, paths, again)
-    report = _index(invocation, paths, again)
-    output = invocation.output
+    try:
+        report = _index(invocation, paths, again)
+    except KeyboardInterrupt:
+        output.message("what is committed stays; the next run goes on")
+        raise
     if output.is_json:
         output.json(report.to_json())
     else:

@@ -27,7 +27,7 @@ class Option(click.Option):
         super().__init__(declarations, **settings)
 
 
-class Globs(click.ParamType):
+class Globs(click.ParamType[str]):
     """Globs; in the environment they are separated like the folders of PATH."""
 
     name = "glob"
@@ -73,7 +73,7 @@ def shared(*declarations: str, **settings: Any) -> Callable[[Command], Command]:
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    if value is None or param.name is None or value == ():
+    if value is None or value == ():
         return value
     source = ctx.get_parameter_source(param.name)
     if source in (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT):
@@ -140,6 +140,9 @@ match_options = together(
     option("--literal", "match", flag_value="literal", help="Find the text as it stands."),
     option("--ranked", "match", flag_value="ranked", help="Rank by words; best hits first."),
     option("--regex", "match", flag_value="regex", help="Find a regular expression (RE2)."),
+)
+copies_option = option(
+    "--copies", is_flag=True, help="Show copies in other sessions as hits of their own."
 )
 where_options = together(
     option("--agent", "agents", multiple=True, metavar="A",

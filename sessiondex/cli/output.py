@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -177,7 +177,7 @@ class Output:
         )
 
     @contextmanager
-    def paged(self) -> Iterator[None]:
+    def paged(self) -> Generator[None]:
         """Sends long text through $PAGER, where stdout is a terminal and one is set."""
         command = os.environ.get("PAGER", "").strip()
         if not self.is_terminal or not command or self._invocation.surroundings.is_terminal:

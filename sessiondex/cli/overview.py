@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import click
 
 from sessiondex.cli.invocation import Invocation
@@ -57,7 +60,7 @@ def overview_command(
     named = invocation.named(split_word(session)[0])
     reveal = invocation.reveal(reveal)
 
-    def page(at: str | None, size: int | None) -> dict:
+    def page(at: str | None, size: int | None) -> dict[str, Any]:
         return overview(
             named.capture, stride=stride, from_ref=ref_in(from_ref),
             through_ref=ref_in(through_ref), limit=size, cursor=at, capture_token=capture,
@@ -67,7 +70,7 @@ def overview_command(
     reply = page(cursor, 100 if everything else limit)
     head = {key: value for key, value in reply.items() if key != "anchors"}
 
-    def anchors():
+    def anchors() -> Iterator[dict[str, Any]]:
         shown = reply
         yield from shown["anchors"]
         while everything and shown["has_more"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -100,7 +100,7 @@ def _read_all(invocation: Invocation, named: Named, request: Any, reveal: bool) 
     output = invocation.output
     stream = iterate_entries(named.capture, request, reveal=reveal)
 
-    def whole():
+    def whole() -> Iterator[dict[str, Any]]:
         for item in stream:
             text = "".join(item.text)
             yield {**item.view, "text": text, "returned_bytes": item.view["total_bytes"],

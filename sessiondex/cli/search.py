@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sessiondex.cli.hits import print_all, print_page
-from sessiondex.cli.invocation import Invocation
+from sessiondex.cli.invocation import Invocation, Named, Scope
 from sessiondex.cli.names import ShortNames, ref_in, split_word
 from sessiondex.cli.options import (
     FreeWordsCommand,
     capture_option,
+    copies_option,
     entry_options,
     match_options,
     option,
@@ -22,6 +24,9 @@ from sessiondex.cli.options import (
     where_options,
 )
 
+if TYPE_CHECKING:
+    from sessiondex.query.request import SearchRequest
+
 
 @click.command("search", cls=FreeWordsCommand)
 @click.argument("query", metavar="QUERY")
@@ -29,7 +34,7 @@ from sessiondex.cli.options import (
 @match_options
 @entry_options
 @where_options
-@option("--copies", is_flag=True, help="Show copies in other sessions as hits of their own.")
+@copies_option
 @page_options
 @capture_option
 @reveal_option
@@ -39,12 +44,6 @@ def search_command(
     invocation: Invocation,
     query: str,
     session: str | None,
-    agents: tuple[str, ...],
-    projects: tuple[str, ...],
-    branches: tuple[str, ...],
-    models: tuple[str, ...],
-    here: bool,
-    copies: bool,
     everything: bool,
     reveal: bool,
     **asked: Any,
@@ -55,44 +54,74 @@ def search_command(
     one session it is literal text. A QUERY that begins with a dash is taken as it is; one that is
     also an option goes behind '--'.
     """
+    if session is None:
+        print_library_hits(invocation, query, everything=everything, reveal=reveal, **asked)
+        return
+    named = invocation.named(split_word(session)[0])
+    print_session_hits(
+        invocation, named, field="hits", query=query, everything=everything, reveal=reveal, **asked
+    )
+
+
+def print_library_hits(
+    invocation: Invocation, query: str, *, everything: bool, reveal: bool, **asked: Any
+) -> None:
+    """Searches the library and prints a page of hits, or all."""
     from sessiondex.query.search import iterate, search
 
-    shown = invocation.reveal(reveal)
-    if session is not None:
-        named = invocation.named(split_word(session)[0])
-        where: Any = named.capture
-        request = search_request(invocation, query=query, **asked)
-        name_of = lambda _: named.name  # noqa: E731
-        scope, origin = f"session {named.name}", named.origin
-    else:
-        where = invocation.snapshot
-        place = invocation.scope(projects, here=here)
-        request = search_request(
-            invocation, query=query, agent=agents, project=place.projects, branch=branches,
-            model=models, copies=copies, **asked,
-        )  # fmt: skip
-        name_of = ShortNames(where).of
-        scope, origin = place.name, invocation.freshness()
+    snapshot = invocation.snapshot
+    request, scope = search_request(invocation, query=query, **asked)
+    shown: dict[str, Any] = {
+        "field": "hits", "name_of": ShortNames(snapshot).of, "scope": scope.name,
+        "origin": invocation.freshness(),
+    }  # fmt: skip
+    reveal = invocation.reveal(reveal)
     if everything:
-        hits = iterate(where, request, reveal=shown)
-        print_all(
-            invocation, hits, field="hits", name_of=name_of, scope=scope, origin=origin, head={}
-        )
-        return
-    page = search(where, request, reveal=shown)
-    print_page(invocation, page, field="hits", name_of=name_of, scope=scope, origin=origin)
+        hits = iterate(snapshot, request, reveal=reveal)
+        print_all(invocation, hits, head={}, **shown)
+    else:
+        print_page(invocation, search(snapshot, request, reveal=reveal), **shown)
 
 
-def search_request(invocation: Invocation, **asked: Any) -> Any:
-    """What was asked for, with its times and refs read."""
+def print_session_hits(
+    invocation: Invocation, named: Named, *, field: str, everything: bool, reveal: bool,
+    **asked: Any,
+) -> None:  # fmt: skip
+    """Searches or lists one session and prints a page, or all."""
+    from sessiondex.query.search import iterate, search
+
+    capture = named.capture
+    request, _ = search_request(invocation, **asked)
+    shown: dict[str, Any] = {
+        "field": field, "name_of": lambda _: named.name, "scope": f"session {named.name}",
+        "origin": named.origin,
+    }  # fmt: skip
+    reveal = invocation.reveal(reveal)
+    if everything:
+        head = {"session": capture.session, "capture": capture.token}
+        print_all(invocation, iterate(capture, request, reveal=reveal), head=head, **shown)
+    else:
+        print_page(invocation, search(capture, request, reveal=reveal), **shown)
+
+
+def search_request(
+    invocation: Invocation, *, projects: Sequence[str], here: bool, **asked: Any
+) -> tuple[SearchRequest, Scope]:
+    """What was asked for, with its times, refs and folders read, and where."""
     from sessiondex.query.request import SearchRequest
 
-    return SearchRequest(
+    scope = invocation.scope(projects, here=here)
+    request = SearchRequest(
+        project=scope.projects,
         kind=asked.pop("kinds"),
         tool_name=asked.pop("tool_names"),
+        agent=asked.pop("agents"),
+        branch=asked.pop("branches"),
+        model=asked.pop("models"),
         from_ref=ref_in(asked.pop("from_ref")),
         through_ref=ref_in(asked.pop("through_ref")),
         since=invocation.time(asked.pop("since")),
         until=invocation.time(asked.pop("until"), is_end=True),
         **asked,
     )
+    return request, scope

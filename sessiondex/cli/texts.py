@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import Any, Final
 
 # Control characters of sessions would drive the reader's terminal: shown as pictures instead.
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
-_PICTURES |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# Bidirectional overrides reorder what stands around them.
-_PICTURES |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
-_SPACE = re.compile(r"\s+")
+# So are bidirectional overrides, which reorder what stands around them.
+_PICTURES: Final = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys(
+        [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
+    ),
+}
+_SPACE: Final = re.compile(r"\s+")
 
 Pieces = list[tuple[str, bool]]
 """A text in pieces, each with whether it is part of a match."""

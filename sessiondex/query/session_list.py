@@ -17,6 +17,7 @@ from sessiondex.indexer.folding import fold
 from sessiondex.limits import PAGE
 from sessiondex.masking import mask
 from sessiondex.query.entry_view import shown_field
+from sessiondex.query.filters import EntryFilter
 from sessiondex.query.reply import Reply, clamp
 from sessiondex.query.resuming import resume_command
 from sessiondex.query.times import format_time
@@ -46,14 +47,12 @@ class SessionFilter:
 
     def admits(self, row: SessionRow) -> bool:
         """Whether a session is one of those."""
-        for wanted, value in (
-            (self.agents, row.agent),
-            (self.branches, row.branch),
-            (self.models, row.model),
+        where = EntryFilter(agents=tuple(self.agents), projects=tuple(self.projects))
+        if not where.admits_session(row):
+            return False
+        if (self.branches and row.branch not in self.branches) or (
+            self.models and row.model not in self.models
         ):
-            if wanted and value not in wanted:
-                return False
-        if self.projects and not any(is_project(row.project, name) for name in self.projects):
             return False
         if self.since is not None and (row.ended is None or row.ended < self.since):
             return False
@@ -65,16 +64,6 @@ class SessionFilter:
             (row.title, row.session, row.project, row.branch, row.agent, row.model)
         ))  # fmt: skip
         return all(word in text for word in fold(self.words).split())
-
-
-def is_project(project: str, name: str) -> bool:
-    """Whether a project is the named folder, lies below it, or ends in that name."""
-    folder = name.rstrip("/") or "/"
-    return (
-        project == folder
-        or project.startswith(f"{folder.rstrip('/')}/")
-        or project.endswith(f"/{folder}")
-    )
 
 
 def list_sessions(
