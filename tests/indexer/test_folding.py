@@ -84,3 +84,14 @@ def test_a_match_inside_a_folded_piece_covers_all_of_it() -> None:
 def test_accents_fold_away_for_words_only() -> None:
     assert fold_accents("Résumé Łódź ÆØ") == "resume lodz aeo"
     assert fold_accents("각がカ゛") == fold("각がカ゛")
+
+
+@given(nasty, st.integers(1, 5))
+def test_a_long_text_maps_like_a_short_one(text: str, copies: int) -> None:
+    padding = "é" * 9_000 + "a"
+    whole = (padding + text) * copies
+    spans, more = find_spans(whole, fold("é" * 9_000), 9)
+    length = len(padding + text)
+    assert [start for start, _ in spans] == [length * number for number in range(copies)]
+    assert FoldMap(whole).folded == fold(whole)
+    assert more == 0
