@@ -35,12 +35,12 @@ SOURCE_GONE_NOTE: Final = Note(
 
 def resolve(
     capture: Capture,
-    refs: Iterable[RefOrRange],
+    refs: str | EntryRef | Iterable[RefOrRange],
     *,
     capture_token: str | None = None,
     for_model: bool = False,
 ) -> dict[str, Any]:
-    """Where entries stand in their source, as many as a reply holds.
+    """Where an entry, or several, stand in their source, as many as a reply holds.
 
     What did not fit is counted in `omitted_entries`, and `next_ref` is the first of it.
 
@@ -48,6 +48,8 @@ def resolve(
         NotFound: a ref names no entry (`hidden_entry`, `past_end` where that is why).
         Stale: a ref belongs to a generation that was rewritten since.
     """
+    if isinstance(refs, str | EntryRef):
+        refs = [refs]
     ranges = [_bounds(capture, ref, capture_token) for ref in refs]
     total = sum(stop - first for first, stop in ranges)
     reply = Reply(REPLY_BYTES.maximum)
