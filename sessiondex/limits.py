@@ -26,15 +26,22 @@ READ_ENTRIES = Limit("read_entries", "entries", 10, 80, "entries in one read")
 READ_BYTES = Limit("read_bytes", "bytes", 16 * KIB, 48 * KIB, "bytes in one read")
 READ_TOKENS = Limit("read_tokens", "tokens", 4 * KIB, 12 * KIB, "tokens in one read (bytes / 4)")
 REPLY_BYTES = Limit("reply_bytes", "bytes", 64 * KIB, 64 * KIB, "serialized reply of any tool")
+DEFAULT_REPLY = Limit(
+    "default_reply", "bytes", 39 * KIB, 39 * KIB, "serialized reply where no limit is asked for"
+)  # 10,000 tokens of 4 bytes, with room
 QUERY_BYTES = Limit("query_bytes", "bytes", 4 * KIB, 4 * KIB, "query; longer is refused, never cut")
 EXCERPT_BYTES = Limit("excerpt_bytes", "bytes", 2 * KIB, 8 * KIB, "excerpt of one evidence")
 STAGING_BYTES = Limit("staging_bytes", "bytes", 64 * KIB, 64 * KIB, "one staging record")
 SUBJECT_PART = Limit("subject_part", "bytes", 200, 200, "each part of a subject reference")
 SUBJECTS = Limit("subjects", "subjects", 100, 100, "subjects in one list")
+CHILD_MESSAGE = Limit("child_message", "bytes", 32 * KIB, 32 * KIB, "message to a sub-worker")
 CANDIDATES = Limit("candidates", "candidates", 50, 50, "candidates in one extract run")
 CANDIDATE_REFS = Limit("candidate_refs", "refs", 20, 20, "refs in one candidate")
 CLAIM = Limit("claim", "characters", 2000, 2000, "claim and why_useful of a candidate")
 STALENESS = Limit("staleness", "characters", 500, 500, "staleness of a candidate")
+LOG_HITS = Limit("log_hits", "hits", 20, 50, "hits in one reply of search_session_log")
+LOG_RECORDS = Limit("log_records", "records", 80, 80, "records in one read of a session log")
+LOG_BYTES = Limit("log_bytes", "bytes", 48_000, 48_000, "text in one reply about a session log")
 RECORD_BYTES = Limit("record_bytes", "bytes", 32 * MIB, 1024 * MIB, "one record; larger is oversized")
 SNIPPET_MATCHES = Limit("snippet_matches", "matches", 8, 8, "matches marked in one snippet")
 ALSO_IN = Limit("also_in", "sessions", 20, 20, "sessions named as holders of a copy")
@@ -48,7 +55,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     PAGE, ANCHOR_TEXT, SNIPPET, LISTING_LINE, READ_ENTRIES, READ_BYTES, REPLY_BYTES, QUERY_BYTES,
     EXCERPT_BYTES, STAGING_BYTES, SUBJECT_PART, SUBJECTS, CANDIDATES, CANDIDATE_REFS, CLAIM,
     STALENESS, RECORD_BYTES, SNIPPET_MATCHES, ALSO_IN, TOKEN_BYTES, RANKED_HITS, SUMMARY,
-    TASK_CONTEXT, FIELD, READ_TOKENS,
+    TASK_CONTEXT, FIELD, READ_TOKENS, CHILD_MESSAGE, DEFAULT_REPLY, LOG_HITS, LOG_RECORDS, LOG_BYTES,
 )  # fmt: skip
 
 SETTLE_SECONDS: Final = 300

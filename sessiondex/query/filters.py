@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sessiondex.errors import InvalidArgument
 from sessiondex.indexer.assembly import kind_code
 from sessiondex.indexer.term_fields import facet
-from sessiondex.model import COPIED, FLAG_BITS, PROVISIONAL, SUPERSEDED, Entry
+from sessiondex.model import COPIED, FLAG_BITS, OWN_OUTPUT, PROVISIONAL, SUPERSEDED, Entry
 from sessiondex.query.ranked import Field
 from sessiondex.query.selection import ALL_KINDS, kind_codes
 
@@ -178,6 +178,19 @@ class Filters:
 
     wanted: tuple[EntryFilter, ...]
     excluded: tuple[EntryFilter, ...] = ()
+    left_out: tuple[tuple[str, EntryFilter], ...] = ()
+    """What would be a hit but is only counted, by what it is counted as."""
+
+    @classmethod
+    def of_request(cls, request: SearchRequest) -> Filters:
+        """The filters of a request, with what it leaves out."""
+        left_out: list[tuple[str, EntryFilter]] = []
+        if request.without_own_output:
+            left_out.append(("own_output", EntryFilter(flags=OWN_OUTPUT)))
+        if request.calling_session:
+            calling = EntryFilter(sessions=(request.calling_session,))
+            left_out.append(("calling_session", calling))
+        return cls((EntryFilter.of_request(request),), left_out=tuple(left_out))
 
     def with_fields(self, fields: Iterable[Field]) -> Filters:
         """These and the fields of a ranked query.
@@ -188,7 +201,7 @@ class Filters:
         wanted, excluded = list(self.wanted), list(self.excluded)
         for field in fields:
             (excluded if field.is_excluded else wanted).append(EntryFilter.of_field(field))
-        return Filters(tuple(wanted), tuple(excluded))
+        return Filters(tuple(wanted), tuple(excluded), self.left_out)
 
     @property
     def needs_entries(self) -> bool:
@@ -200,6 +213,17 @@ class Filters:
         return all(each.admits_session(row) for each in self.wanted)
 
     def admits(self, entry: Entry, flags: int, row: SessionRow) -> bool:
+        """Whether an entry of an admitted session passes and is not left out."""
+        return self.passes(entry, flags, row) and not self.left_out_as(entry, flags, row)
+
+    def left_out_as(self, entry: Entry, flags: int, row: SessionRow) -> str:
+        """What an entry is counted as instead of being a hit; '' if it may be one."""
+        for name, each in self.left_out:
+            if each.admits_session(row) and each.admits(entry, flags, row):
+                return name
+        return ""
+
+    def passes(self, entry: Entry, flags: int, row: SessionRow) -> bool:
         """Whether an entry of an admitted session passes."""
         return all(each.admits(entry, flags, row) for each in self.wanted) and not any(
             each.admits_session(row) and each.admits(entry, flags, row) for each in self.excluded

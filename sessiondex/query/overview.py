@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,12 +36,15 @@ def overview(
     cursor: str | None = None,
     capture_token: str | None = None,
     reveal: bool = False,
+    max_bytes: int = REPLY_BYTES.maximum,
+    extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """One page of anchors: the first, every 8th, the last, or every `stride`-th.
 
     `from_ref` and `through_ref` zoom between two anchors; where no 8th stands between them, all
     are shown. `before`, the anchors, their `intervening_entries` and `after` add up to the
-    entries of the range. A page costs the page, not the session.
+    entries of the range. A page costs the page, not the session. `extra` are fields that the
+    reply repeats.
 
     Raises:
         InvalidArgument: a stride or limit below 1, a backward range, a foreign cursor.
@@ -68,8 +72,10 @@ def overview(
     numbers = [min(low + n * stride, high - 1) for n in range(at, min(at + page.value + 1, total))]
     ordinals = [capture.anchor_ordinals(number, number + 1)[0] for number in numbers]
 
-    reply = Reply(REPLY_BYTES.maximum)
+    reply = Reply(max_bytes)
     reply.note(page.note)
+    for name, value in (extra or {}).items():
+        reply.put(name, value)
     reply.put("session", capture.session)
     reply.put("capture", capture.token)
     reply.put("anchors", [])

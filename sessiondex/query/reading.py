@@ -7,7 +7,7 @@ same selection without bounds, for people and programs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -56,6 +56,8 @@ class ReadRequest:
     context: int = 0
     capture: str | None = None
     """Token of the reply from which the refs were taken."""
+    within: tuple[int, int] | None = None
+    """Ordinals `[first, stop)` outside of which no neighbour is shown."""
 
 
 class StreamedEntry(NamedTuple):
@@ -66,8 +68,16 @@ class StreamedEntry(NamedTuple):
     text: Iterator[str]
 
 
-def read(capture: Capture, request: ReadRequest, *, reveal: bool = False) -> dict[str, Any]:
+def read(
+    capture: Capture,
+    request: ReadRequest,
+    *,
+    reveal: bool = False,
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The entries that are asked for, within the budgets of the request.
+
+    `extra` are fields that the reply repeats.
 
     What did not fit is described: an entry that was cut has `next_byte`, entries that were left
     out are counted in `omitted_entries`, and `next_ref` is the first of them after those shown.
@@ -83,6 +93,8 @@ def read(capture: Capture, request: ReadRequest, *, reveal: bool = False) -> dic
     reply = Reply(budget.bytes, reserve_bytes=json_size(PROVISIONAL_NOTE.to_json()) + 1)
     for note in budget.notes:
         reply.note(note)
+    for name, value in (extra or {}).items():
+        reply.put(name, value)
     reply.put("session", capture.session)
     reply.put("capture", capture.token)
     reply.put("entries", [])
@@ -246,8 +258,8 @@ def _ranged(capture: Capture, request: ReadRequest, selection: Selection) -> _Se
     capture.admit(request.capture, (begin, end))
     first_ordinal, stop_ordinal = range_bounds(capture, begin, end)
     first, stop = selection.number(first_ordinal), selection.number(stop_ordinal)
-    low = max(first - request.context, 0)
-    high = min(stop + request.context, selection.number(capture.entry_count))
+    least, most = _neighbourhood(capture, request, selection)
+    low, high = max(first - request.context, least), min(stop + request.context, most)
 
     def entries() -> Iterator[_Wanted]:
         for number, entry in enumerate(selection.entries(low, high), low):
@@ -270,11 +282,12 @@ def _named(
     wanted[first.ordinal] = _Wanted(first, request.from_byte)
     context = min(request.context, READ_ENTRIES.maximum)
     neighbours: dict[int, tuple[int, Entry]] = {}
+    least, most = _neighbourhood(capture, request, selection)
     for ordinal in ordinals if context else ():
         before, after = selection.number(ordinal), selection.number(ordinal + 1)
         for entry in (
-            *selection.entries(max(before - context, 0), before),
-            *selection.entries(after, after + context),
+            *selection.entries(max(before - context, least), before),
+            *selection.entries(after, min(after + context, most)),
         ):
             distance = abs(entry.ordinal - ordinal)
             known = neighbours.get(entry.ordinal)
@@ -294,6 +307,14 @@ def _named(
         return min(later, default=None)
 
     return _Selected(len(served), served, following, is_sorted_last=bool(context))
+
+
+def _neighbourhood(
+    capture: Capture, request: ReadRequest, selection: Selection
+) -> tuple[int, int]:
+    """The numbers `[least, most)` of selected entries that may be neighbours."""
+    first, stop = request.within or (0, capture.entry_count)
+    return selection.number(first), selection.number(stop)
 
 
 def _check_from_byte(entry: Entry, from_byte: int) -> None:

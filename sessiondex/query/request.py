@@ -17,7 +17,9 @@ SearchOrder = Literal["source", "relevance", "newest"]
 _LISTS: Final = (
     "kind", "tool_name", "flags", "entry_refs", "session", "agent", "project", "branch", "model",
 )  # fmt: skip
-_TEXTS: Final = ("query", "match", "tool_part", "call_id", "order", "cursor", "capture")
+_TEXTS: Final = (
+    "query", "match", "tool_part", "call_id", "order", "cursor", "capture", "calling_session",
+)  # fmt: skip
 _BOUND: Final = ("limit", "cursor", "capture")
 """What may differ from page to page."""
 
@@ -59,6 +61,10 @@ class SearchRequest:
     model: Words = None
     copies: bool = False
     """Across a library: also entries that were replayed from another session."""
+    without_own_output: bool = False
+    """Leaves out calls of sessiondex itself and their results; the page counts them."""
+    calling_session: str | None = None
+    """The session in which the search is made: left out, and counted by the page."""
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> SearchRequest:
@@ -81,7 +87,7 @@ class SearchRequest:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise _wrong(name, value, "a whole number")
-        for name in ("error", "copies"):
+        for name in ("error", "copies", "without_own_output"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise _wrong(name, value, "true or false")

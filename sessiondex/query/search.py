@@ -6,7 +6,7 @@ same filters give a listing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -49,18 +49,25 @@ Place = Capture | LibrarySnapshot
 
 
 def search(
-    place: Place, request: SearchRequest, *, reveal: bool = False, for_model: bool = False
+    place: Place,
+    request: SearchRequest,
+    *,
+    reveal: bool = False,
+    for_model: bool = False,
+    max_bytes: int = REPLY_BYTES.maximum,
+    extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """One page of hits.
 
-    `for_model` drops hits that lie wholly inside masked values.
+    `for_model` drops hits that lie wholly inside masked values. `extra` are fields that the reply
+    repeats. `left_out` counts what the request leaves out, as far as this page looked.
 
     Raises:
         InvalidArgument: an argument cannot be served.
         NotFound: a ref or session names nothing.
         Stale: a ref, token or cursor is of a generation that was rewritten since.
     """
-    return _Search(place, request, reveal, for_model).page()
+    return _Search(place, request, reveal, for_model).page(max_bytes, extra or {})
 
 
 def iterate(
@@ -134,7 +141,8 @@ class _Search:
         if self._match == "listing" and self._order == "relevance":
             self._order = "source"
         self._root = AllOf(())
-        filters = Filters((EntryFilter.of_request(request),))
+        filters = Filters.of_request(request)
+        self._left_out = dict.fromkeys((name for name, _ in filters.left_out), 0)
         if self._match == "ranked" and query is not None:
             filters = self._parse(query, filters)
         self._filters = filters
@@ -156,11 +164,13 @@ class _Search:
 
     # ------------------------------------------------------------ pages
 
-    def page(self) -> dict[str, Any]:
+    def page(self, max_bytes: int, extra: Mapping[str, Any]) -> dict[str, Any]:
         limit = clamp(PAGE, self._request.limit)
         before = self._counters()
-        reply = Reply(REPLY_BYTES.maximum)
+        reply = Reply(max_bytes)
         reply.note(limit.note)
+        for name, value in extra.items():
+            reply.put(name, value)
         seen = self._cursor.seen if self._cursor else 0
         events = self._events()
         reply.put("hits", [])
@@ -201,6 +211,8 @@ class _Search:
             reply.put("total_at_least", seen + returned + (not stopped or stopped == "bytes"))
         if stopped:
             reply.put("stopped", stopped)
+        if self._left_out:
+            reply.put("left_out", self._left_out)
         reply.put("capture", self._scope.token)
         if self._snapshot is not None:
             reply.put("refreshed_at", format_time(self._snapshot.refreshed_at or None))
@@ -320,6 +332,7 @@ class _Search:
             return
         for step in range(len(STEPS)):
             self._asked = self._ask_ranked(step)
+            self._left_out = dict.fromkeys(self._left_out, 0)
             has_hits = False
             for event in self._in_order(None):
                 if isinstance(event, _Hit) and not has_hits:
@@ -391,14 +404,24 @@ class _Search:
     def _matching(self, hits: list[_Hit]) -> Iterator[_Hit]:
         matches = self._asked.matcher.matches([hit.text for hit in hits])
         for hit, is_match in zip(hits, matches, strict=True):
-            if is_match and not self._scope.is_collapsed(hit.found):
+            if not is_match:
+                continue
+            if left_out := self._left_out_as(hit.found):
+                self._left_out[left_out] += 1
+            elif not self._scope.is_collapsed(hit.found):
                 yield hit
+
+    def _left_out_as(self, found: Found) -> str:
+        if not self._left_out:
+            return ""
+        capture, entry = found
+        return self._filters.left_out_as(entry, capture.flags(entry), capture.row)
 
     def _passes(self, found: Found) -> bool:
         if not self._filters.needs_entries:
             return True
         capture, entry = found
-        return self._filters.admits(entry, capture.flags(entry), capture.row)
+        return self._filters.passes(entry, capture.flags(entry), capture.row)
 
     # ------------------------------------------------------------ what is shown
 
