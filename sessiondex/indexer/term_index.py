@@ -20,7 +20,6 @@ import tantivy
 from sessiondex.errors import Damaged, Failed
 from sessiondex.indexer import tokens
 from sessiondex.indexer.engine import engine_errors
-from sessiondex.indexer.folding import fold
 from sessiondex.indexer.lexicon import Coverage, Lexicon
 from sessiondex.indexer.term_fields import SCAN, SCHEMA, facet, range_query, time_code
 from sessiondex.indexer.term_searcher import TermSearcher
@@ -167,35 +166,34 @@ class TermWriter:
         Returns:
             How many documents it became: more than one for texts over `MAX_DOCUMENT`.
         """
-        folded = fold(text)
-        body = tokens.body(folded)
+        terms = tokens.text_terms(text)
+        body = terms.body
         document: dict[str, object] = {
             "key": key,
             "seq": seq,
             "time": time_code(time),
-            "facet": [*facets, SCAN] if body.has_long_tokens else facets,
-            "body": body.text,
+            "facet": [*facets, SCAN] if terms.has_long_tokens else facets,
+            "body": body,
         }
-        parts = tokens.parts(text, folded)
-        if parts:
-            document["parts"] = parts
+        if terms.parts:
+            document["parts"] = terms.parts
         if self._new_terms is not None:
-            self._new_terms.update(self._owner.words.analyze(body.text))
-        self._added_bytes += len(body.text)
+            self._new_terms.update(self._owner.words.analyze(body))
+        self._added_bytes += len(body)
         if self._added_bytes > self._reading_budget:
             self._new_terms = None
         first, last = self._seqs or (seq, seq)
         self._seqs = (min(first, seq), max(last, seq))
-        if len(body.text) <= MAX_DOCUMENT:
+        if len(body) <= MAX_DOCUMENT:
             self._call(lambda writer: writer.add_json(orjson.dumps(document).decode()))
             self._added_documents += 1
             return 1
         count = 0
-        for start in range(0, len(body.text), MAX_DOCUMENT - OVERLAP):
-            document["body"] = body.text[start : start + MAX_DOCUMENT]
+        for start in range(0, len(body), MAX_DOCUMENT - OVERLAP):
+            document["body"] = body[start : start + MAX_DOCUMENT]
             self._call(lambda writer: writer.add_json(orjson.dumps(document).decode()))
             count += 1
-            if start + MAX_DOCUMENT >= len(body.text):
+            if start + MAX_DOCUMENT >= len(body):
                 break
         self._added_documents += count
         return count

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import tantivy
 
-from sessiondex.indexer.folding import fold_accents
+from sessiondex.indexer.folding import fold, fold_accents, odd_characters
 
 MAX_TOKEN_BYTES: Final = 1024
 """A longer token is no term: its entry is marked for scanning."""
@@ -51,36 +51,47 @@ def _symbol_term(symbol: re.Match[str]) -> str:
     return f"symbol{ord(symbol[0]):x}"
 
 
-class Body(NamedTuple):
+class Terms(NamedTuple):
     """A text as it is handed to the index."""
 
-    text: str
+    body: str
+    parts: str
+    """The extra terms: camelCase pieces and accent-stripped words; '' if none."""
     has_long_tokens: bool
     """Tokens over `MAX_TOKEN_BYTES` were left out."""
 
 
-def body(folded: str) -> Body:
-    """Prepares a folded text for indexing."""
+def text_terms(text: str) -> Terms:
+    """Prepares a text for indexing."""
+    folded = body = fold(text)
+    parts = [_spaced_parts(word) for word in humped_words(text)]
     if folded.isascii():
-        if len(folded) <= MAX_TOKEN_BYTES or not _may_be_long(folded, MAX_TOKEN_BYTES // 2):
-            return Body(folded, False)
-        kept = _LONG_ASCII.sub(" ", folded)
-        return Body(kept, len(kept) != len(folded))
-    spaced = _UNSPACED_RUN.sub(_space, folded)
-    if len(spaced) <= MAX_TOKEN_BYTES // 4 or not _may_be_long(spaced, MAX_TOKEN_BYTES // 8):
-        return Body(spaced, False)
-    kept = _LONG_ANY.sub(
-        lambda run: " " if len(run[0].encode()) > MAX_TOKEN_BYTES else run[0], spaced
+        limit, long_token = MAX_TOKEN_BYTES, _LONG_ASCII
+    else:
+        limit, long_token = MAX_TOKEN_BYTES // 4, _LONG_ANY
+        odd = "".join(odd_characters(folded))
+        if _UNSPACED_RUN.search(odd):
+            body = _UNSPACED_RUN.sub(_space, folded)
+        if _accented().search(odd):
+            parts += accentless_words(folded)
+    if not _may_be_longer(body, limit):
+        return Terms(body, " ".join(parts), False)
+    kept = long_token.sub(
+        lambda run: " " if len(run[0].encode()) > MAX_TOKEN_BYTES else run[0], body
     )
-    return Body(kept, len(kept) != len(spaced))
+    return Terms(kept, " ".join(parts), len(kept) != len(body))
 
 
-def _may_be_long(text: str, width: int) -> bool:
-    """Whether any block of that width has no space: a token of twice the width has such a one."""
-    return any(
-        len(text[start : start + width].split(None, 1)) == 1
-        for start in range(0, len(text) - width, width)
-    )
+def _may_be_longer(text: str, limit: int) -> bool:
+    """Whether some token may have more characters than the limit."""
+    start = 0
+    while start + limit < len(text):
+        stop = start + limit + 1
+        space = max(text.rfind(" ", start, stop), text.rfind("\n", start, stop))
+        if space < 0:
+            return True
+        start = space + 1
+    return False
 
 
 class QueryToken(NamedTuple):
@@ -182,11 +193,3 @@ def accentless_words(folded: str) -> set[str]:
         if stop - start <= _MAX_IDENTIFIER:
             words.add(fold_accents(folded[start:stop]))
     return words
-
-
-def parts(text: str, folded: str) -> str:
-    """The extra terms of a text: camelCase pieces and accent-stripped words; '' if none."""
-    extra = [_spaced_parts(word) for word in humped_words(text)]
-    if not folded.isascii():
-        extra += accentless_words(folded)
-    return " ".join(extra)
