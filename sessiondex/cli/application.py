@@ -114,6 +114,9 @@ def run(arguments: Sequence[str], *, surroundings: Surroundings | None = None) -
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return UsageError.exit_code
     except click.ClickException as error:
         return _report(_as_usage_error(error), arguments)
     except SessiondexError as error:

@@ -8,6 +8,7 @@ from typing import Any
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.names import short_ref
 from sessiondex.cli.texts import columns, count_of, local_time, one_line, snippet_pieces
+from sessiondex.limits import PAGE, RANKED_HITS
 
 NameOf = Callable[[str], str]
 """Session id → the shortest name that is taken back."""
@@ -47,8 +48,9 @@ def print_all(
     scope: str,
     origin: str,
     head: dict[str, Any],
+    is_ranked: bool = False,
 ) -> None:
-    """Prints every hit of a stream, holding none."""
+    """Prints every hit of a stream, holding none; `is_ranked` where relevance orders them."""
     output = invocation.output
     if output.is_jsonl:
         for hit in hits:
@@ -69,7 +71,14 @@ def print_all(
                 print_hit(invocation, hit, name_of(hit["session"]))
                 count += 1
         words = ("hit", "hits") if field == "hits" else ("entry", "entries")
-        output.message(", ".join([f"all {count_of(count, *words)}", scope, origin]))
+        if is_ranked and count >= PAGE.maximum:
+            extent = f"the best {count_of(count, *words)}"
+            more = f"relevance ranks {RANKED_HITS.maximum:,} at most; --order newest gives all"
+        else:
+            extent, more = f"all {count_of(count, *words)}", ""
+        output.message(", ".join([extent, scope, origin]))
+        if more:
+            output.message(more)
 
 
 def print_hit(invocation: Invocation, hit: dict[str, Any], name: str) -> None:

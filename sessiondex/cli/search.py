@@ -78,7 +78,10 @@ def print_library_hits(
     reveal = invocation.reveal(reveal)
     if everything:
         hits = iterate(snapshot, request, reveal=reveal)
-        print_all(invocation, hits, head={}, **shown)
+        is_ranked = request.order == "relevance" or (
+            request.order is None and request.match in (None, "ranked")
+        )
+        print_all(invocation, hits, head={}, is_ranked=is_ranked, **shown)
     else:
         print_page(invocation, search(snapshot, request, reveal=reveal), **shown)
 

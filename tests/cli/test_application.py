@@ -95,6 +95,13 @@ def test_a_wrong_command_line_is_a_usage_error(command_line: CommandLine) -> Non
     assert command_line("index", "--agian", "--json").json["error"]["kind"] == "usage"
 
 
+def test_no_command_is_answered_with_help(command_line: CommandLine) -> None:
+    for words in ((), ("config",)):
+        ended = command_line(*words)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.startswith("Usage: sessiondex")
+
+
 def test_a_fault_of_ours_is_one_line_and_no_traceback(
     demo: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,21 @@ def test_a_file_that_no_library_has_is_read_in_memory(
     assert not (tmp_path / "data").exists()
     assert command_line("read", f"{tmp_path / 'missing.jsonl'}:E4").code == 3
     assert command_line("list", str(demo_home)).code == 2
+
+
+def test_a_file_with_several_sessions_is_refused_with_their_ids(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "chats.jsonl"
+    one = {"messages": [{"role": "user", "content": "hello"}]}
+    path.write_text("".join(json.dumps(one) + "\n" for _ in range(2)))
+    for is_indexed in (False, True):
+        ended = command_line("list", str(path))
+        assert ended.code == 2, is_indexed
+        assert "2 sessions" in ended.err
+        ids = [word.strip(",") for word in ended.err.split() if word.strip(",").endswith("/2")]
+        command_line("index", str(path))
+        assert command_line("list", ids[0]).code == 0
 
 
 def test_an_overview_has_anchors_and_what_stands_between_them(demo: CommandLine) -> None:
