@@ -88,9 +88,9 @@ def test_accents_fold_away_for_words_only() -> None:
 
 @given(nasty, st.integers(1, 5))
 def test_a_long_text_maps_like_a_short_one(text: str, copies: int) -> None:
-    padding = "é" * 9_000 + "a"
+    padding = "b" + "é" * 9_000 + "a"
     whole = (padding + text) * copies
-    spans, more = find_spans(whole, fold("é" * 9_000), 9)
+    spans, more = find_spans(whole, fold("b" + "é" * 9_000), 9)
     length = len(padding + text)
     assert [start for start, _ in spans] == [length * number for number in range(copies)]
     assert FoldMap(whole).folded == fold(whole)
