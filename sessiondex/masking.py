@@ -26,6 +26,10 @@ MARGIN_BYTES: Final = 16 * 1024
 longest value (a PEM key of RSA 16384 has 12.6 KiB)."""
 
 
+SHORTEST_BYTES: Final = 8
+"""No text that is shorter holds a value that is masked."""
+
+
 class Span(NamedTuple):
     """A masked stretch of the original, `[start, end)`, and what kind of credential it is."""
 
@@ -317,6 +321,8 @@ def find_secrets(data: bytes) -> list[Span]:
     Values that overlap are cut where the earlier one ends, so that a span never grows beyond one
     value and depends only on what stands near it.
     """
+    if len(data) < SHORTEST_BYTES:
+        return []
     found: list[tuple[int, int, int]] = []
     for marker, shapes in _BY_MARKER.items():
         at = data.find(marker)

@@ -251,7 +251,8 @@ def entry_text(
         data = capture.text(entry, base, window_end)
         end = None if window_end == total else stop
         masked = MaskedText(data, base=base, start=base, end=end, reveal=reveal)
-        if window_end == total or not masked.spans or masked.spans[-1].end < window_end:
+        # Only of a value that holds `stop` the end may lie behind the horizon.
+        if window_end == total or not masked.spans or masked.spans[-1].end <= stop:
             break
     return masked
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sessiondex.limits import FIELD, SUMMARY
-from sessiondex.masking import mask
+from sessiondex.masking import SHORTEST_BYTES, mask
 from sessiondex.model import derived_summary, entry_label, flag_names
-from sessiondex.query.cutting import entry_head
-from sessiondex.query.reply import clip_text
+from sessiondex.query.cutting import MaskedText, entry_head
 from sessiondex.query.times import format_time
 
 if TYPE_CHECKING:
@@ -51,21 +50,33 @@ def entry_view(capture: Capture, entry: Entry, *, reveal: bool = False) -> dict[
 
 def label(capture: Capture, entry: Entry, *, reveal: bool = False) -> str:
     """The label of an entry in a capture, for reading only."""
-    return shown_field(entry_label(entry, capture.is_final(entry)), reveal=reveal)
+    said = entry_label(entry, capture.is_final(entry))
+    has_own_words = entry.kind in ("tool", "system")
+    return shown_field(said, reveal=reveal) if has_own_words else said
 
 
 def summary(capture: Capture, entry: Entry, *, reveal: bool = False) -> str:
     """The source's own summary, else the beginning of the text; masked before it is cut."""
     if entry.summary:
-        own = entry.summary if reveal else mask(entry.summary).text
-        return own[: SUMMARY.maximum]
-    # Folding white space only shortens, so a few times the length is enough.
-    head = entry_head(capture, entry, SUMMARY.maximum * 4, reveal=reveal)
-    return derived_summary(head.text, SUMMARY.maximum)
+        shown = entry.summary if reveal else mask(entry.summary).text
+    else:
+        # Folding white space only shortens, so a few times the length is enough.
+        head = entry_head(capture, entry, SUMMARY.maximum * 4, reveal=reveal)
+        shown = derived_summary(head.text, SUMMARY.maximum + len(_PLACEHOLDER) + 60)
+    cut = shown[: SUMMARY.maximum]
+    at = cut.rfind("[")
+    if at >= 0 and "]" not in cut[at:] and shown.startswith(_PLACEHOLDER, at):
+        return cut[:at]
+    return cut
+
+
+_PLACEHOLDER: Final = "[REDACTED:"
 
 
 def shown_field(text: str, *, reveal: bool = False) -> str:
     """A short field of a source as a reply shows it: masked, and cut at the bound of a field."""
-    shown = text if reveal else mask(text).text
-    clipped = clip_text(shown, FIELD.maximum)
-    return clipped if len(clipped) == len(shown) else f"{clipped}…"
+    if len(text) < SHORTEST_BYTES:
+        return text
+    data = text.encode()
+    cut = MaskedText(data, reveal=reveal).fit(0, FIELD.maximum)
+    return cut.text if cut.end == len(data) else f"{cut.text}…"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from sessiondex.errors import InvalidArgument, Stale
+from sessiondex.indexer.assembly import Counts
 from sessiondex.limits import ANCHOR_TEXT, PAGE, REPLY_BYTES, TASK_CONTEXT
 from sessiondex.model import EntryRef
 from sessiondex.query.cutting import MaskedText, entry_head
@@ -88,10 +89,13 @@ def overview(
     reply.put("stride", stride)
     reply.put("total", total)
     reply.put("task_context", _task_context(capture, first, stop, reveal))
+    counts = [capture.counts(ordinal) for ordinal in ordinals]
     shown = 0
     for ordinal in ordinals[: page.value]:
-        following = ordinals[shown + 1] if shown + 1 < len(ordinals) else None
-        anchor = _anchor(capture, ordinal, following, reveal)
+        between = Counts()
+        if shown + 1 < len(counts):
+            between = counts[shown + 1].minus(counts[shown])
+        anchor = _anchor(capture, ordinal, between, reveal)
         if not reply.add("anchors", anchor):
             reply.put("stopped", "bytes")
             break
@@ -105,12 +109,12 @@ def overview(
     return reply.build()
 
 
-def _anchor(capture: Capture, ordinal: int, following: int | None, reveal: bool) -> dict[str, Any]:
-    """An anchor with what stands between it and the next one shown; nothing after the last."""
+def _anchor(capture: Capture, ordinal: int, counts: Counts, reveal: bool) -> dict[str, Any]:
+    """An anchor with what stands between it and the next one shown, of `counts` that include it."""
     entry = capture.entry(ordinal)
-    if following is None:
-        following = ordinal + 1
-    between = capture.counts(following).minus(capture.counts(ordinal + 1))
+    intervening = counts.by_kind()
+    if counts.total:
+        intervening[entry.kind] -= 1
     head = entry_head(capture, entry, ANCHOR_TEXT.default, reveal=reveal)
     anchor: dict[str, Any] = {
         "entry_ref": str(entry.ref),
@@ -121,8 +125,8 @@ def _anchor(capture: Capture, ordinal: int, following: int | None, reveal: bool)
         "timestamp": format_time(entry.timestamp),
         "text": head.text,
         "total_bytes": entry.total_bytes,
-        "intervening_entries": between.total,
-        "intervening": between.by_kind(),
+        "intervening_entries": sum(intervening.values()),
+        "intervening": intervening,
     }
     return anchor | ({"redacted": head.redacted} if head.redacted else {})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessiondex.errors import HiddenEntry, InvalidArgument, NotFound, PastEnd
@@ -75,6 +75,7 @@ def test_reading_on_puts_the_exact_texts_together(
 
 
 @settings(max_examples=12)
+@example(f"0\x80\x80{PRIVATE_KEY}", 900)
 @given(TEXTS, st.integers(900, 5000))
 def test_reading_on_inside_a_long_entry_gives_its_exact_text(text: str, max_bytes: int) -> None:
     text = text * (1 + 80_000 // (len(text) + 1))
