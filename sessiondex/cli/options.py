@@ -33,9 +33,7 @@ class Globs(click.ParamType[str]):
     name = "glob"
     envvar_list_splitter = os.pathsep
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value
 
 
@@ -104,9 +102,7 @@ shared_options = together(
     shared("--color", type=click.Choice(COLORS), help="When to use colours; auto by default."),
 )
 
-jsonl_option = shared(
-    "--jsonl", is_flag=True, default=None, help="Print one JSON object a line."
-)
+jsonl_option = shared("--jsonl", is_flag=True, default=None, help="Print one JSON object a line.")
 wait_option = shared(
     "--wait", type=click.FloatRange(min=0), metavar="SECONDS",
     help="How long to wait for another writer (30).",

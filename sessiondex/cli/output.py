@@ -104,8 +104,8 @@ class Output:
         """One line on stderr; nothing where JSON was asked for."""
         if self.is_for_people:
             if sys.stdout.isatty():
-                sys.stdout.flush()
-            print(text, file=sys.stderr)  # noqa: T201
+                sys.stdout.flush()  # a footer comes behind what it is about
+            sys.stderr.write(f"{text}\n")
 
     def notes(self, reply: dict[str, Any]) -> None:
         """The notes of a reply, as messages."""
@@ -180,7 +180,8 @@ class Output:
     def paged(self) -> Generator[None]:
         """Sends long text through $PAGER, where stdout is a terminal and one is set."""
         command = os.environ.get("PAGER", "").strip()
-        if not self.is_terminal or not command or self._invocation.surroundings.is_terminal:
+        is_real = self._invocation.surroundings.is_terminal is None
+        if not self.is_terminal or not is_real or not command:
             yield
             return
         import subprocess

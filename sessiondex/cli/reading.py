@@ -163,9 +163,7 @@ def _footer(invocation: Invocation, named: Named, reply: dict[str, Any]) -> None
     if cut is not None:
         place = f"{named.name}:{short_ref(cut['entry_ref'])}"
         left = cut["total_bytes"] - cut["next_byte"]
-        parts.append(
-            f"{byte_size(left)} more of {place}: --from-byte {cut['next_byte']}, or --all"
-        )
+        parts.append(f"{byte_size(left)} more of {place}: --from-byte {cut['next_byte']}, or --all")
     if reply["omitted_entries"]:
         text = f"{count_of(reply['omitted_entries'], 'entry', 'entries')} left out"
         if reply["next_ref"]:

@@ -12,9 +12,7 @@ from typing import Any, Final
 _PICTURES: Final = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
-    **dict.fromkeys(
-        [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
-    ),
+    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
 }
 _SPACE: Final = re.compile(r"\s+")
 

@@ -117,9 +117,7 @@ def _fence(text: str) -> str:
     return "`" * max(3, longest + 1)
 
 
-def _write_columns(
-    rows: Iterable[dict[str, Any]], file: IO[bytes], format: ExportFormat
-) -> int:
+def _write_columns(rows: Iterable[dict[str, Any]], file: IO[bytes], format: ExportFormat) -> int:
     import pyarrow as pa
 
     schema = _schema()

@@ -22,13 +22,11 @@ QUERIES = (
 )  # fmt: skip
 
 
-def run_process(
-    *words: str, library: Path, **settings: object
-) -> subprocess.CompletedProcess[str]:
+def run_process(*words: str, library: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SESSIONDEX_LIBRARY": str(library)}
     return subprocess.run(
         [sys.executable, "-m", "sessiondex", *words],
-        env=environment, capture_output=True, text=True, timeout=60, check=False, **settings,
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 
 

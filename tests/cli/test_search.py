@@ -87,9 +87,7 @@ def test_filters_reach_the_search(demo: CommandLine) -> None:
     assert sessions("--agent", "codex") <= {CODEX}
     assert sessions("--project", "tidewatch") == sessions("--project", "/home/ada")
     assert sessions("--project", "no-such-project") == set()
-    kinds = {
-        hit["kind"] for hit in demo("search", "tide", "--kind", "user", "--jsonl").json_lines
-    }
+    kinds = {hit["kind"] for hit in demo("search", "tide", "--kind", "user", "--jsonl").json_lines}
     assert kinds == {"user"}
     tools = demo("search", "tide", "--tool-name", "Bash", "--tool-part", "input", "--jsonl")
     assert {hit["tool_name"] for hit in tools.json_lines} == {"Bash"}

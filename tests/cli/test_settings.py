@@ -101,7 +101,7 @@ def test_unknown_settings_are_refused_by_name(
 
 @pytest.mark.parametrize(
     "content",
-    ['library = 3', 'homes = "/x"', "exclude = [1]", 'color = "blue"', "allow_reveal = 1", "= 1"],
+    ["library = 3", 'homes = "/x"', "exclude = [1]", 'color = "blue"', "allow_reveal = 1", "= 1"],
 )
 def test_settings_of_the_wrong_form_are_refused(
     command_line: CommandLine, settings_file: Path, content: str
