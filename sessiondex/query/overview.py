@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
-
-import orjson
 
 from sessiondex.errors import InvalidArgument, Stale
 from sessiondex.indexer.assembly import Counts
 from sessiondex.limits import ANCHOR_TEXT, PAGE, REPLY_BYTES, TASK_CONTEXT
 from sessiondex.model import EntryRef
+from sessiondex.query.cursors import Cursor, decode, encode, fingerprint
 from sessiondex.query.cutting import MaskedText, entry_head
 from sessiondex.query.entry_view import label
 from sessiondex.query.reply import PROVISIONAL_NOTE, Reply, clamp
@@ -59,10 +55,17 @@ def overview(
     end = None if through_ref is None else as_ref(through_ref)
     capture.admit(capture_token, [ref for ref in (begin, end) if ref is not None])
     first, stop = range_bounds(capture, begin, end)
-    place = _Place(capture, f"{stride} {begin} {end}")
+    asked = fingerprint(["overview", capture.session, stride, str(begin), str(end)])
     at = 0
     if cursor is not None:
-        at, stop = place.decode(cursor, stop)
+        place = decode(cursor, asked)
+        generation, seen_stop = place.state
+        if generation != capture.generation:
+            raise Stale(
+                "the session was rewritten since the cursor was given",
+                hint="begin again without a cursor",
+            )
+        at, stop = place.seen, min(seen_stop, stop)
 
     low, high = capture.anchor_index(first), capture.anchor_index(stop)
     if stride is None:
@@ -105,7 +108,8 @@ def overview(
     has_more = at + shown < total
     reply.put("returned", shown)
     reply.put("has_more", has_more)
-    reply.put("next_cursor", place.encode(at + shown, stop) if has_more else None)
+    following = Cursor((capture.generation, stop), seen=at + shown, step=0, position=())
+    reply.put("next_cursor", encode(following, asked) if has_more else None)
     return reply.build()
 
 
@@ -143,43 +147,3 @@ def _task_context(capture: Capture, first: int, stop: int, reveal: bool) -> dict
         "text": MaskedText(plan, reveal=reveal).fit(0, TASK_CONTEXT.default).text,
         "total_bytes": len(plan),
     }
-
-
-class _Place:
-    """Where the next page begins; bound to the session, its generation and the arguments."""
-
-    def __init__(self, capture: Capture, arguments: str) -> None:
-        self._capture = capture
-        self._binding = f"overview {capture.session} {arguments}".encode()
-
-    def encode(self, at: int, stop: int) -> str:
-        payload = orjson.dumps([self._capture.generation, at, stop])
-        return base64.urlsafe_b64encode(self._digest(payload) + payload).decode().rstrip("=")
-
-    def decode(self, cursor: str, stop: int) -> tuple[int, int]:
-        """The next anchor and the end of the range as the first page saw it.
-
-        Raises:
-            InvalidArgument: malformed, or of a call with other arguments.
-            Stale: the session was rewritten since.
-        """
-        try:
-            raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        except (binascii.Error, ValueError):
-            raw = b""
-        payload = raw[8:]
-        if not payload or raw[:8] != self._digest(payload):
-            raise InvalidArgument(
-                "malformed cursor, or one of a call with other arguments",
-                hint="pass 'next_cursor' unchanged, with the arguments of its first page",
-            )
-        generation, at, end = orjson.loads(payload)
-        if generation != self._capture.generation:
-            raise Stale(
-                "the session was rewritten since the cursor was given",
-                hint="begin again without a cursor",
-            )
-        return at, min(end, stop)
-
-    def _digest(self, payload: bytes) -> bytes:
-        return blake2b(payload + self._binding, digest_size=8).digest()
