@@ -35,7 +35,7 @@ _CURSOR = "The 'next_cursor' of the last page, unchanged, with the same other ar
 _KIND = "Only entries of this kind, or of these kinds ('agent' is 'assistant')."
 _PART = "Of tool entries only the calls (input), the results (output), or both."
 _LIMIT = f"at most {PAGE.maximum}; default {PAGE.default}."
-_TIME = "An age like 2d or 3h, 'yesterday', a date, or a time like 2026-03-09T14:30:00Z (UTC)."
+TIME = "An age like 2d or 3h, 'yesterday', a date, or a time like 2026-03-09T14:30:00Z (UTC)."
 
 
 class OverviewInput(ToolInput):
@@ -79,8 +79,8 @@ class SearchInput(ToolInput):
     )
     from_ref: Text | None = Field(None, alias="from", description=_FROM)
     through_ref: Text | None = Field(None, alias="through", description=_THROUGH)
-    since: Text | None = Field(None, description=f"Not before. {_TIME}")
-    until: Text | None = Field(None, description=f"Not after. {_TIME}")
+    since: Text | None = Field(None, description=f"Not before. {TIME}")
+    until: Text | None = Field(None, description=f"Not after. {TIME}")
     order: Literal["source", "relevance", "newest"] | None = Field(
         None, description="source (default inside one session), relevance, or newest."
     )

@@ -83,7 +83,7 @@ def search_entries(
     refs = [asked.entry_refs] if isinstance(asked.entry_refs, str) else asked.entry_refs or ()
     _check_refs(run_range, asked.from_ref, asked.through_ref, *refs)
     begin, end = _range(run_range, asked.from_ref, asked.through_ref)
-    paged = _Paged.of(asked, now)
+    paged = PagedTimes.of(asked.since, asked.until, asked.cursor, now)
     request = SearchRequest(
         query=asked.query,
         match=asked.match,
@@ -96,15 +96,15 @@ def search_entries(
         entry_refs=asked.entry_refs,
         from_ref=begin,
         through_ref=end,
-        since=paged.time(asked.since),
-        until=paged.time(asked.until, is_end=True),
+        since=paged.since,
+        until=paged.until,
         order=asked.order,
         limit=asked.limit,
         cursor=paged.cursor,
         capture=asked.capture,
         **more,
     )
-    max_bytes = reply_bytes(asked.limit) - _MOMENT_DIGITS - len("~")
+    max_bytes = reply_bytes(asked.limit) - paged.cursor_bytes
     return paged.finish(search(place, request, for_model=True, max_bytes=max_bytes, extra=extra))
 
 
@@ -181,33 +181,49 @@ def _range(
 # ---------------------------------------------------------------- times
 
 
-class _Paged(NamedTuple):
-    """The cursor of a search without its moment, and the moment from which ages count."""
+class PagedTimes(NamedTuple):
+    """The times of a call in epoch milliseconds, and its cursor.
 
+    Ages count from the moment of the first page, which the cursor of the reply carries: what is
+    asked for stays the same from page to page.
+    """
+
+    since: int | None
+    until: int | None
     cursor: str | None
+    """The cursor without its moment."""
     moment: int
-    """Epoch milliseconds."""
-    has_times: bool
 
     @classmethod
-    def of(cls, asked: SearchInput, now: datetime) -> _Paged:
-        has_times = asked.since is not None or asked.until is not None
-        moment = epoch_milliseconds(now)
-        inner, _, stamp = (asked.cursor or "").rpartition("~")
-        is_stamp = stamp.isascii() and stamp.isdecimal() and len(stamp) <= _MOMENT_DIGITS
-        if has_times and inner and is_stamp:
-            return cls(inner, int(stamp), has_times)
-        return cls(asked.cursor, moment, has_times)
+    def of(
+        cls, since: str | None, until: str | None, cursor: str | None, now: datetime
+    ) -> PagedTimes:
+        """The times as they are read in UTC.
 
-    def time(self, text: str | None, *, is_end: bool = False) -> int | None:
-        """Epoch milliseconds of an argument."""
-        if text is None:
-            return None
-        now = _EPOCH + timedelta(milliseconds=self.moment)
-        return parse_time(text, now=now, zone=UTC, is_end=is_end)
+        Raises:
+            InvalidArgument: one is no time; says what was expected.
+        """
+        moment = epoch_milliseconds(now)
+        inner, _, stamp = (cursor or "").rpartition("~")
+        is_stamp = stamp.isascii() and stamp.isdecimal() and len(stamp) <= _MOMENT_DIGITS
+        if inner and is_stamp and (since is not None or until is not None):
+            cursor, moment = inner, int(stamp)
+        now = _EPOCH + timedelta(milliseconds=moment)
+        return cls(
+            None if since is None else parse_time(since, now=now, zone=UTC),
+            None if until is None else parse_time(until, now=now, zone=UTC, is_end=True),
+            cursor,
+            moment,
+        )
+
+    @property
+    def cursor_bytes(self) -> int:
+        """What `finish` may add to a reply."""
+        return len("~") + _MOMENT_DIGITS
 
     def finish(self, reply: dict[str, Any]) -> dict[str, Any]:
         """The reply, whose cursor carries the moment where times were given."""
-        if self.has_times and reply["next_cursor"] is not None:
+        has_times = self.since is not None or self.until is not None
+        if has_times and reply["next_cursor"] is not None:
             reply["next_cursor"] = f"{reply['next_cursor']}~{self.moment}"
         return reply
