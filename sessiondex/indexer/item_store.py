@@ -38,7 +38,8 @@ from sessiondex.indexer.store_schema import (
     TextRun,
 )
 from sessiondex.indexer.store_tail import Committed
-from sessiondex.indexer.store_texts import TextChunks, text_head, text_run, text_slice
+from sessiondex.indexer.store_texts import TextChunks, text_run, text_slice
+from sessiondex.indexer.store_values import text_head
 from sessiondex.indexer.store_writer import Flushed, StoreWriter
 
 __all__ = [

@@ -28,16 +28,6 @@ _KINDS: Final[tuple[tuple[Kind, ToolPart | None], ...]] = (
     ("tool", "input"),
     ("tool", "output"),
 )
-KIND_CODES: Final[dict[str, int]] = {
-    "user": 0,
-    "assistant": 1,
-    "system": 2,
-    "input": 3,
-    "output": 4,
-}
-"""Code of an entry, by its tool part if it has one, else by its kind."""
-
-
 # ---------------------------------------------------------------- columns from rows
 
 
@@ -75,11 +65,6 @@ def integers(values: Sequence[int], kind: pa.DataType) -> pa.Array:
 
 def _clean(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value
-
-
-def attachments_json(attachments: list[Attachment]) -> str:
-    """Attachments as they are kept."""
-    return json.dumps([{"media_type": each.media_type, "size": each.size} for each in attachments])
 
 
 # ---------------------------------------------------------------- rows from columns

@@ -68,10 +68,6 @@ STREAMS: Final = tuple(SCHEMAS)
 CHUNK_BYTES: Final = 64 * 1024
 """A longer text is kept as several rows."""
 
-HEAD_BYTES: Final = 1024
-HEAD_ABOVE_BYTES: Final = 2048
-"""Texts above this keep a head beside their entry, so that a listing reads no long text."""
-
 
 class BatchInfo(NamedTuple):
     """Where one batch stands, and the checksum of its bytes there."""

@@ -11,30 +11,7 @@ import pyarrow as pa
 
 from sessiondex.errors import Damaged
 from sessiondex.indexer.store_rows import integers
-from sessiondex.indexer.store_schema import (
-    HEAD_ABOVE_BYTES,
-    HEAD_BYTES,
-    SCHEMAS,
-    TEXTS,
-    TextRun,
-)
-
-
-def code_point_cut(data: bytes, stop: int) -> int:
-    """The last code point boundary of UTF-8 text that is not behind `stop`."""
-    if stop >= len(data):
-        return len(data)
-    for position in range(stop, max(stop - 4, 0), -1):
-        if data[position] & 0xC0 != 0x80:
-            return position
-    return stop
-
-
-def text_head(data: bytes) -> bytes | None:
-    """The head to keep beside the entry of this text; None if the text is short."""
-    if len(data) <= HEAD_ABOVE_BYTES:
-        return None
-    return data[: code_point_cut(data, HEAD_BYTES)]
+from sessiondex.indexer.store_schema import SCHEMAS, TEXTS, TextRun
 
 
 class TextChunks:

@@ -6,20 +6,14 @@ visible: what a dead writer left behind its committed lengths is cut off by the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from sessiondex.errors import Failed
 from sessiondex.indexer.store_files import StoreFolder
-from sessiondex.indexer.store_rows import (
-    KIND_CODES,
-    attachments_json,
-    entry_runs,
-    record_runs,
-    row_batch,
-)
+from sessiondex.indexer.store_rows import entry_runs, record_runs, row_batch
 from sessiondex.indexer.store_schema import (
     CHUNK_BYTES,
     ENTRIES,
@@ -33,7 +27,8 @@ from sessiondex.indexer.store_schema import (
     TextRun,
 )
 from sessiondex.indexer.store_tail import Committed, StreamTail
-from sessiondex.indexer.store_texts import code_point_cut, text_batch
+from sessiondex.indexer.store_texts import text_batch
+from sessiondex.indexer.store_values import EntryRow, code_point_cut, entry_row, record_row
 from sessiondex.model import Entry, Record
 
 BATCH_BYTES: Final = 64 * 1024
@@ -121,52 +116,18 @@ class StoreWriter:
         if self._is_dead:
             raise _dead()
         try:
-            record, block = entry.ref
-            attachments = attachments_json(entry.attachments) if entry.attachments else None
-            self._entries.append(
-                (
-                    session,
-                    entry.ordinal,
-                    record,
-                    block,
-                    KIND_CODES[entry.tool_part or entry.kind],
-                    entry.tool_name,
-                    entry.call_id,
-                    -1 if entry.error is None else int(entry.error),
-                    entry.sub_kind,
-                    entry.flags,
-                    entry.timestamp,
-                    entry.turn,
-                    entry.step,
-                    entry.cwd,
-                    entry.branch,
-                    entry.model,
-                    text_id,
-                    entry.total_bytes,
-                    head,
-                    entry.summary or None,
-                    attachments,
-                    entry.is_anchor,
-                    entry.identity,
-                    entry.replayed,
-                    entry.plan or None,
-                    entry.pointer or None,
-                )
-            )
-            self._entry_bytes += (
-                _ROW_BYTES
-                + len(entry.tool_name)
-                + len(entry.call_id)
-                + len(entry.sub_kind)
-                + len(entry.cwd)
-                + len(entry.branch)
-                + len(entry.model)
-                + len(entry.summary)
-                + len(entry.plan)
-                + len(entry.pointer)
-                + (len(head) if head else 0)
-                + (len(attachments) if attachments else 0)
-            )
+            self.add_entry_row(session, entry_row(entry, head), text_id)
+        except BaseException:
+            self._is_dead = True
+            raise
+
+    def add_entry_row(self, session: int, row: EntryRow, text_id: int) -> None:
+        """Adds an entry by its columns."""
+        if self._is_dead:
+            raise _dead()
+        try:
+            self._entries.append((session, *row.before_text, text_id, *row.after_text))
+            self._entry_bytes += _ROW_BYTES + row.size
             if self._entry_bytes >= BATCH_BYTES:
                 self._cut_entries()
         except BaseException:
@@ -178,24 +139,22 @@ class StoreWriter:
         if self._is_dead:
             raise _dead()
         try:
-            self._records.append(
-                (
-                    session,
-                    record.number,
-                    record.byte_offset,
-                    record.byte_length,
-                    record.line,
-                    record.digest,
-                    record.blocks,
-                    int(entries),
-                    record.pointer or None,
-                    record.corrupt or None,
-                    record.oversized,
-                )
-            )
-            self._record_bytes += len(record.pointer) + len(record.corrupt) + _RECORD_BYTES
-            if self._record_bytes >= BATCH_BYTES:
-                self._cut_records()
+            self.add_record_rows(session, (record_row(record, int(entries)),))
+        except BaseException:
+            self._is_dead = True
+            raise
+
+    def add_record_rows(self, session: int, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Adds records by their columns."""
+        if self._is_dead:
+            raise _dead()
+        try:
+            for row in rows:
+                self._records.append((session, *row))
+                *_, pointer, corrupt, _ = row
+                self._record_bytes += _RECORD_BYTES + len(pointer or "") + len(corrupt or "")
+                if self._record_bytes >= BATCH_BYTES:
+                    self._cut_records()
         except BaseException:
             self._is_dead = True
             raise
