@@ -44,7 +44,7 @@ def fingerprint(asked: list[Any]) -> str:
 def encode(cursor: Cursor, asked: str) -> str:
     """The cursor as text, bound to a fingerprint."""
     body = orjson.dumps([_VERSION, asked, *astuple(cursor)])
-    return base64.urlsafe_b64encode(_digest(body) + body).decode().rstrip("=")
+    return "c" + base64.urlsafe_b64encode(_digest(body) + body).decode().rstrip("=")
 
 
 def decode(text: str, asked: str) -> Cursor:
@@ -56,6 +56,7 @@ def decode(text: str, asked: str) -> Cursor:
     try:
         if not _ALPHABET.fullmatch(text):
             raise ValueError("alphabet")
+        text = text[1:]  # the letter in front: no cursor looks like an option
         data = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         if digest != _digest(body):
