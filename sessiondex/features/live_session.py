@@ -34,6 +34,11 @@ FOLD_BYTES: Final = 1 << 20
 """A tail of this many entries or bytes is put into an index in memory: searching it entry by
 entry would cost more (measured: folding 50-100 ms, scanning 1 MiB about 20 ms a search)."""
 
+REREAD_ENTRIES: Final = 4_000
+REREAD_BYTES: Final = 8 << 20
+"""The same behind a library on disk, where the whole file must be read for it, once. Above 4,096
+entries a tail cannot be ranked."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Base:
@@ -79,7 +84,7 @@ class LiveSession:
                         if not self._advance(base, has_settled=has_settled):
                             raise NotFound(f"{self.path} changes faster than it can be read")
                     self._stamp = stamp
-                if len(self._entries) > FOLD_ENTRIES or self._text_bytes > FOLD_BYTES:
+                if self._is_long(base):
                     base = self._reread(base, now)
                     self._advance(base, has_settled=has_settled)
             except FileNotFoundError:
@@ -92,6 +97,12 @@ class LiveSession:
                     self._chain.hex() if self._records else "",
                 ),
             )  # fmt: skip
+
+    def _is_long(self, base: _Base) -> bool:
+        """Whether the tail is better put into an index."""
+        if base.library is self._library:
+            return len(self._entries) > REREAD_ENTRIES or self._text_bytes > REREAD_BYTES
+        return len(self._entries) > FOLD_ENTRIES or self._text_bytes > FOLD_BYTES
 
     # ------------------------------------------------------------ the base
 

@@ -146,7 +146,7 @@ class State:
                 raise self._failure(error) from error
 
     def _failure(self, error: sqlite3.Error) -> Failed | Damaged:
-        if isinstance(error, sqlite3.OperationalError):
+        if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
             return Failed(f"the state cannot be used: {error}", hint="try again")
         return Damaged(
             f"the state {self.path} is damaged: {error}", hint="restore it, or move it away"

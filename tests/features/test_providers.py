@@ -383,7 +383,8 @@ def test_a_change_of_what_was_only_shown_live_is_another_generation_too(home: Ho
 def test_a_long_tail_is_folded_and_refs_stay(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sessiondex.features.live_session.FOLD_ENTRIES", 10)
+    for name in ("FOLD_ENTRIES", "REREAD_ENTRIES"):
+        monkeypatch.setattr(f"sessiondex.features.live_session.{name}", 10)
     subject = home.grant("s")
     first = home.provider.capture(subject)
     for turn in range(8):

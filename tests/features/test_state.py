@@ -269,3 +269,10 @@ def test_the_audit_can_only_be_appended_to(tmp_path: Path) -> None:
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             db.execute(statement)
     db.close()
+
+
+def test_a_state_that_was_closed_is_a_failure_not_damage(tmp_path: Path) -> None:
+    state = State.beside(tmp_path)
+    state.close()
+    with pytest.raises(Failed, match="cannot be used"):
+        state.is_granted("boss", ADA)

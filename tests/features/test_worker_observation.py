@@ -52,12 +52,13 @@ class Worker:
         services = Services({PROVIDER: provider})
         self.registry.install([WorkerObservation()], services).require_all()
 
-    def __call__(self, tool: str, subject: Subject | dict[str, Any] | None = None, **more: Any):
-        arguments = dict(more)
+    def __call__(self, tool: str, subject: Subject | None = None, **more: Any) -> dict[str, Any]:
         if subject is not None:
-            arguments["subject"] = (
-                subject if isinstance(subject, dict) else subject.model_dump()
-            )
+            more["subject"] = subject.model_dump()
+        return self.call(tool, more)
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The reply, as JSON, checked against its bound and its announced form."""
         reply = self.registry.call(tool, json.loads(json.dumps(arguments)))
         assert len(reply.data) <= REPLY_BYTES.maximum
         value = json.loads(reply.data)
@@ -449,7 +450,7 @@ def test_any_arguments_get_a_bounded_reply_or_an_error_of_the_contract(
     worker = worker_over({ADA: Capture.from_items(records)})
     if names_subject and tool != "ListWorkerSessions":
         arguments = arguments | {"subject": ADA.model_dump()}
-    reply = worker(tool, **arguments)
+    reply = worker.call(tool, arguments)
     if "error" in reply:
         assert reply["error"]["class"] in ("invalid_argument", "failed")
     assert SECRET not in json.dumps(reply)
