@@ -33,6 +33,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "check": ("library", "Look for damage in the library, and repair it."),
     "forget": ("library", "Remove every trace of sessions from the library."),
     "export": ("export", "Write entries as JSONL, Arrow, Parquet or Markdown."),
+    "tools": ("tools", "List the tools for models, show their schemas, call one."),
+    "mcp": ("mcp", "Serve tools for models over MCP."),
     "formats": ("about", "List the session formats that can be read."),
     "limits": ("about", "List every limit, its default and its maximum."),
     "config": ("config", "Show the settings and where they come from."),
