@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sessiondex.errors import NotFound
+from sessiondex.errors import Failed, NotFound
 from sessiondex.indexer.assembly import AssembledEntry, Assembler
 from sessiondex.indexer.capture import Capture, LiveTail
 from sessiondex.indexer.catalog import SessionRow, SourceRow
@@ -71,24 +71,15 @@ class LiveSession:
 
         Raises:
             NotFound: the file is gone, or holds no such session or no committed entry.
+            Failed: it cannot be read.
         """
         with self._lock:
-            base = self._current()
             try:
-                found = os.stat(self.path)
-                has_settled = now - found.st_mtime >= SETTLE_SECONDS
-                stamp = (found.st_size, found.st_mtime_ns, has_settled)
-                if stamp != self._stamp:
-                    if not self._advance(base, has_settled=has_settled):
-                        base = self._reread(base, now)
-                        if not self._advance(base, has_settled=has_settled):
-                            raise NotFound(f"{self.path} changes faster than it can be read")
-                    self._stamp = stamp
-                if self._is_long(base):
-                    base = self._reread(base, now)
-                    self._advance(base, has_settled=has_settled)
+                base = self._read(now)
             except FileNotFoundError:
                 raise NotFound(f"no file {self.path}") from None
+            except OSError as error:
+                raise Failed(f"{self.path} cannot be read: {error.strerror}") from error
             return Capture(
                 base.row, base.snapshot.view, mark=base.snapshot.mark,
                 searcher=base.snapshot.searcher, owner=base.library,
@@ -97,6 +88,23 @@ class LiveSession:
                     self._chain.hex() if self._records else "",
                 ),
             )  # fmt: skip
+
+    def _read(self, now: float) -> _Base:
+        """Takes in what is new; gives the base behind which the tail stands."""
+        base = self._current()
+        found = os.stat(self.path)
+        has_settled = now - found.st_mtime >= SETTLE_SECONDS
+        stamp = (found.st_size, found.st_mtime_ns, has_settled)
+        if stamp != self._stamp:
+            if not self._advance(base, has_settled=has_settled):
+                base = self._reread(base, now)
+                if not self._advance(base, has_settled=has_settled):
+                    raise Failed(f"{self.path} changes faster than it can be read")
+            self._stamp = stamp
+        if self._is_long(base):
+            base = self._reread(base, now)
+            self._advance(base, has_settled=has_settled)
+        return base
 
     def _is_long(self, base: _Base) -> bool:
         """Whether the tail is better put into an index."""
@@ -160,6 +168,13 @@ class LiveSession:
         """The row as the next generation of what was shown before, or as the same one."""
         if before is None:
             return row
+        shown = before.row
+        if self._is_void:
+            # What the records say has changed, though they have not: no ref may be kept.
+            return replace(
+                row, session=shown.session, generation=shown.generation + 1,
+                shared=[*shown.shared, 0],
+            )  # fmt: skip
         first = before.known.records
         if before.known.ord == row.ord and before.library is snapshot.library:
             held: Iterable[Record] = ()  # only appended to: the same records
@@ -169,7 +184,6 @@ class LiveSession:
             begin = 0
         digests = [record.digest for record in (*held, *self._records)]
         shared = begin + _shared(digests, snapshot.view.records(row.ord, begin, row.records))
-        shown = before.row
         if shared == begin + len(digests):
             return replace(
                 row, session=shown.session, generation=shown.generation, shared=shown.shared
@@ -202,6 +216,8 @@ class LiveSession:
         self._records: list[Record] = []
         self._facts: list[Fact] = []
         self._text_bytes = 0
+        self._is_void = False
+        """The parser found that what it said of earlier records does not hold."""
         self._chain = bytes.fromhex(base.row.digest)
         self._stamp: tuple[int, int, bool] | None = None
         self._parser: Parser | None = None
@@ -240,6 +256,7 @@ class LiveSession:
             self._records.append(record)
             self._offset = record.byte_offset + record.byte_length
         if getattr(parser, "needs_reread", False):
+            self._is_void = True
             return False
         self._head = fingerprint(self.path, self._offset)
         return bool(self._head)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sessiondex.errors import NotFound
+from sessiondex.errors import Failed, NotFound
 from sessiondex.features.live_session import LiveSession
 from sessiondex.features.observation import GrantBook, SessionList
 from sessiondex.features.providers import newest_first
@@ -101,6 +101,7 @@ class LocalAgentSessions:
 
         Raises:
             NotFound: there is no such session, or it is not active.
+            Failed: its file cannot be read.
         """
         now = self._clock()
         place = self._places.get(subject)
@@ -113,6 +114,8 @@ class LocalAgentSessions:
         except NotFound:
             # It may name a path.
             raise subject_not_found() from None
+        except Failed as error:
+            raise Failed("the session cannot be read", hint="try again later") from error
 
     def _is_active(self, place: LocalSession, now: float) -> bool:
         try:

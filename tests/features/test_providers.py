@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sessiondex.errors import Failed, NotFound
 from sessiondex.features.composite_provider import (
@@ -33,6 +36,7 @@ from sessiondex.features.providers import (
 from sessiondex.features.state import State, subject_not_found
 from sessiondex.features.sub_worker import SubWorkerRegistry
 from sessiondex.features.subjects import RuntimeWorker, Subject, runtime_worker, sub_worker
+from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.library import Library
 from sessiondex.model import EntryRef
 from tests.builders import (
@@ -424,6 +428,139 @@ def test_thoughts_of_a_local_session_are_not_in_its_capture(home: Home) -> None:
         b"secret thought" not in capture.text(entry)
         for entry in capture.entries(0, capture.entry_count)
     )
+
+
+def test_a_session_that_the_library_forgets_is_observed_on_with_the_same_refs(
+    tmp_path: Path, state: State
+) -> None:
+    from sessiondex.indexer.forget import forget_sessions
+
+    with Library.create(tmp_path / "library") as library:
+        home = Home(tmp_path, state, library)
+        home.write("s", conversation(2))
+        index(library, tmp_path, clock=home.clock)
+        subject = home.grant("s")
+        before = home.provider.capture(subject)
+        forget_sessions(library, ["s"])
+        home.write("s", conversation(1, start=50))
+        after = home.provider.capture(subject)
+        assert after.generation == before.generation
+        assert after.entry_count == before.entry_count + 4
+
+
+def test_records_that_mean_something_else_since_are_another_generation(
+    tmp_path: Path, state: State
+) -> None:
+    folder = tmp_path / "sessions"
+    path = folder / "rollout-2026-05-04T00-00-00-0197a000-0000-7000-8000-000000000001.jsonl"
+    events = [
+        {"timestamp": "2026-05-04T00:00:00Z", "type": kind, "payload": payload}
+        for kind, payload in (
+            ("session_meta", {"id": "0197a000-0000-7000-8000-000000000001", "cwd": "/w"}),
+            ("event_msg", {"type": "user_message", "message": "hello"}),
+            ("event_msg", {"type": "agent_message", "message": "hi"}),
+            ("event_msg", {"type": "task_complete"}),
+        )
+    ]
+    write_lines(path, events)
+    clock = Clock(path.stat().st_mtime)
+    sessions = LocalAgentSessions([folder], clock=clock)
+    [found] = sessions.active()
+    before = sessions.capture(found.subject)
+    assert before.entry_count == 2
+    message = {"type": "message", "role": "user",
+               "content": [{"type": "input_text", "text": "hello"}]}  # fmt: skip
+    write_lines(path, [events[0] | {"type": "response_item", "payload": message}], append=True)
+    after = sessions.capture(found.subject)
+    assert after.generation == before.generation + 1
+    assert [after.text(entry) for entry in after.entries(0, 9)] == [b"hello"]
+    with pytest.raises(Exception, match="stale"):
+        after.admit(before.token, [EntryRef(1)])
+
+
+def test_a_file_that_cannot_be_read_is_a_failure_that_names_no_path(home: Home) -> None:
+    subject = home.grant("s")
+    home.sessions.active()
+    path = claude_path(home.folder, "s")
+    path.unlink()
+    path.mkdir()
+    os.utime(path, (home.clock.now, home.clock.now))
+    with pytest.raises((Failed, NotFound)) as caught:
+        home.provider.capture(subject)
+    assert str(home.folder) not in str(caught.value)
+
+
+def test_only_so_many_sessions_are_kept_in_memory(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessiondex.features.local_sessions.KEPT_SESSIONS", 1)
+    monkeypatch.setattr("sessiondex.features.local_sessions.KNOWN_FILES", 1)
+    home.write("t", conversation(1))
+    one, two = home.grant("s"), home.grant("t")
+    for _ in range(2):
+        assert home.provider.capture(one).entry_count == 8
+        assert home.provider.capture(two).entry_count == 4
+    assert len(home.sessions._live) == 1
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 3)),
+        st.tuples(st.just("begin a line"), st.just(0)),
+        st.tuples(st.just("rewrite from record"), st.integers(0, 12)),
+        st.tuples(st.just("refresh the library"), st.just(0)),
+    ),
+    min_size=2, max_size=9,
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS, st.booleans())
+def test_a_ref_never_changes_its_meaning_within_a_generation(
+    steps: list[tuple[str, int]], in_library: bool
+) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        State.open(None) as state,
+        Library.in_memory() as library,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name in ("FOLD_ENTRIES", "REREAD_ENTRIES"):
+            patch.setattr(f"sessiondex.features.live_session.{name}", 7)
+        home = Home(Path(folder), state, library)
+        path = home.write("s", conversation(1))
+        if in_library:
+            index(library, home.folder, clock=home.clock)
+        subject = home.grant("s")
+        shown: dict[tuple[int, EntryRef], bytes] = {}
+        generation = 0
+        for number, (step, count) in enumerate(steps):
+            if step == "refresh the library":
+                index(library, home.folder, clock=home.clock)
+            elif step == "begin a line":
+                with open(path, "a") as file:
+                    file.write(json.dumps(claude_user(f"half {number}", 900 + number)))
+            elif step == "append":
+                with open(path, "a") as file:
+                    file.write("\n")
+                home.write("s", [claude_user(f"{number} {n}", n) for n in range(count)])
+            else:
+                lines = path.read_bytes().splitlines(keepends=True)[:count]
+                path.write_bytes(b"".join(lines))
+                home.write("s", [claude_user(f"other {number} {n}", n) for n in range(3)])
+            home.clock.now += 1
+            os.utime(path, (home.clock.now, home.clock.now))
+            found = home.provider.capture(subject)
+            truth = Capture.from_path(path).committed()
+            assert [(e.ref, found.text(e)) for e in found.entries(0, found.entry_count)] == [
+                (e.ref, truth.text(e)) for e in truth.entries(0, truth.entry_count)
+            ]
+            assert found.record_count == truth.record_count
+            assert found.generation >= generation
+            generation = found.generation
+            for entry in found.entries(0, found.entry_count):
+                text = found.text(entry)
+                assert shown.setdefault((generation, entry.ref), text) == text
 
 
 # ---------------------------------------------------------------- the composite

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import gc
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sessiondex.errors import InvalidArgument, NotFound
-from sessiondex.features.composite_provider import Member, serves_elsewhere
+from sessiondex.features.composite_provider import Member, serves_elsewhere, serves_local
+from sessiondex.features.local_sessions import (
+    LocalAgentObservationProvider,
+    LocalAgentSessions,
+    local_subject,
+)
+from sessiondex.features.observation import GrantBook
 from sessiondex.features.registry import Registry
 from sessiondex.features.runtime import (
     CreateWorkerRequest,
@@ -22,7 +29,7 @@ from sessiondex.features.services import Services
 from sessiondex.features.state import State
 from sessiondex.features.subjects import RuntimeWorker, Subject, runtime_worker, sub_worker
 from sessiondex.features.worker_observation import DESCRIPTOR, PROVIDER, WorkerObservation
-from tests.builders import Clock
+from tests.builders import Clock, claude_path, conversation, write_lines
 from tests.features.made_workers import PATIENCE, Given, Talker, listed, talk
 
 BOSS = observer_name("shop", "boss")
@@ -306,6 +313,26 @@ def test_an_enabled_worker_gets_further_providers_of_the_host() -> None:
     )
     assert seen_by(host.begin("boss", enabled=True)) == [elsewhere]
     assert host.begin("clerk", enabled=False).provider is None
+
+
+def test_local_sessions_can_be_among_what_a_bound_worker_observes(tmp_path: Path) -> None:
+    path = write_lines(claude_path(tmp_path, "s"), conversation(1))
+    sessions = LocalAgentSessions([tmp_path / ".claude"], clock=Clock(path.stat().st_mtime))
+    subject = local_subject("claude-code", "s")
+
+    def local(request: CreateWorkerRequest, grants: GrantBook) -> list[Member]:
+        provider = LocalAgentObservationProvider(
+            sessions, observer=request.observer, grants=grants, workspace=request.workspace
+        )
+        return [Member("local", provider, serves_local)]
+
+    host = Host(more_members=local)
+    before = host.begin("boss", enabled=True)
+    assert seen_by(before) == []
+    host.grant(subject)
+    assert seen_by(before) == [subject]
+    after = host.begin("boss", how="restore", enabled=True)
+    assert (seen_by(before), seen_by(after)) == ([], [subject])
 
 
 # ---------------------------------------------------------------- life

@@ -220,6 +220,43 @@ def test_arbitrary_json_of_a_server_is_a_failure(value: Any) -> None:
         provider_of(server).capture(ADA)
 
 
+def test_only_so_many_sessions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessiondex.features.workspace_provider.KEPT_SESSIONS", 1)
+    server = Server(talk("one", "two"))
+    provider = provider_of(server)
+    for subject in (ADA, runtime_worker("forge", "bob"), ADA):
+        assert provider.capture(subject).entry_count == 2
+    assert [request["count"] for request in server.requests] == [0, 0, 0]
+
+
+def test_a_session_of_boundless_size_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessiondex.features.workspace_provider.SESSION_BYTES", 1_000)
+    with pytest.raises(Failed, match="more than 1000 bytes"):
+        provider_of(Server(talk("x" * 600, "y" * 600))).capture(ADA)
+
+
+def test_entries_that_were_not_asked_for_are_refused() -> None:
+    server = Server(talk("one", "two"))
+    provider = provider_of(server)
+    provider.capture(ADA)
+    server.replies = [GOOD]
+    with pytest.raises(Failed, match="other entries"):
+        provider.capture(ADA)
+    provider.capture(ADA)
+    server.replies = [{**GOOD, "first": 2, "records": 9}]
+    with pytest.raises(Failed, match="sent before"):
+        provider.capture(ADA)
+
+
+def test_a_malformed_list_is_a_failure() -> None:
+    class Liar(Server):
+        def list_sessions(self) -> Mapping[str, Any]:
+            return {"sessions": [{"subject": {"kind": "sub_worker", "name": "x" * 999}}]}
+
+    with pytest.raises(Failed, match="another form"):
+        provider_of(Liar()).list_sessions()
+
+
 def test_what_was_received_is_read_like_any_other_capture() -> None:
     found = provider_of(Server(talk("one", "two"))).capture(ADA)
     reply = read(found, ReadRequest(entry_ref="E00000001"))
