@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -81,6 +81,13 @@ def verify_command(invocation: Invocation, file: str) -> int:
     FILE holds what 'evidence' printed, one a line or one alone, or a staging record; '-' is
     standard input. Exits with 0 if all is as it was, 3 if something is missing, 5 if changed.
     """
+    with _opened(file) as lines:
+        return print_verdicts(invocation, _as_lines(lines))
+
+
+def print_verdicts(invocation: Invocation, lines: Iterable[bytes]) -> int:
+    """Checks evidence and staging records, one a line, and prints what was found of each; gives
+    the exit code."""
     from sessiondex.query.moved import MovedSources
     from sessiondex.query.verify import parse_lines, verify
 
@@ -91,16 +98,15 @@ def verify_command(invocation: Invocation, file: str) -> int:
     def results() -> Iterator[dict[str, Any]]:
         nonlocal checked
         moved = MovedSources(snapshot, invocation.refresh_options())
-        with _opened(file) as lines:
-            for result in verify(
-                parse_lines(_as_lines(lines)),
-                open_capture=lambda session: snapshot.capture(session, live=False),
-                find_source=moved.find,
-            ):
-                checked += 1
-                for name, order in (("status", STATUSES), ("source", SOURCES)):
-                    worst[name] = max(worst[name], result[name], key=order.index)
-                yield result
+        for result in verify(
+            parse_lines(lines),
+            open_capture=lambda session: snapshot.capture(session, live=False),
+            find_source=moved.find,
+        ):
+            checked += 1
+            for name, order in (("status", STATUSES), ("source", SOURCES)):
+                worst[name] = max(worst[name], result[name], key=order.index)
+            yield result
 
     if output.is_jsonl:
         for result in results():
@@ -111,7 +117,8 @@ def verify_command(invocation: Invocation, file: str) -> int:
         for result in results():
             output.line(columns((
                 result["status"], f"source {result['source']}",
-                printable(str(result.get("session", ""))), str(result.get("entry_ref", "")),
+                str(result.get("id", "")), printable(str(result.get("session", ""))),
+                str(result.get("entry_ref", "")),
                 printable(str(result.get("reason") or "")),
             )))  # fmt: skip
         output.message(f"{count_of(checked, 'citation')} checked: {worst['status']}")

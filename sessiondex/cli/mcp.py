@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import Any
 
 import click
 
-from sessiondex.cli.hosting import host_options, local_host
+from sessiondex.cli.hosting import extra, local_host, observer_options, session_option
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import option, pass_invocation, refresh_options, shared_options
-from sessiondex.errors import Failed, UsageError
+from sessiondex.errors import UsageError
 
 DEFAULT_FEATURE = "library"
 
@@ -24,7 +25,8 @@ UNSERVED = {
 @click.command("mcp")
 @option("--feature", "features", multiple=True, metavar="F",
         help="library (default), session-explore, session-log or worker-observation.")  # fmt: skip
-@host_options
+@session_option
+@observer_options
 @option("--calling-session", metavar="ID",
         help="The session that calls: left out of searches and lists.")  # fmt: skip
 @option("--http", "port", type=click.IntRange(0, 65535), metavar="PORT",
@@ -39,6 +41,7 @@ def mcp_command(
     observer: str | None,
     calling_session: str | None,
     port: int | None,
+    **workspace: Any,
 ) -> None:
     """Serve tools for models over MCP.
 
@@ -63,17 +66,12 @@ def mcp_command(
                 f"--{name} was given, and no feature that uses it",
                 hint=f"name it with --feature: {', '.join(sorted(needed))}",
             )
-    try:
+    with extra("mcp"):
         from sessiondex.features.mcp_server import mcp_server, serve_http, serve_stdio
-    except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("sessiondex"):
-            raise
-        raise Failed(
-            f"the MCP server needs {error.name!r}", hint="pip install 'sessiondex[mcp]'"
-        ) from error
     host = local_host(
-        invocation, session=session, observer=observer, calling_session=calling_session or ""
-    )
+        invocation, session=session, observer=observer, calling_session=calling_session or "",
+        **workspace,
+    )  # fmt: skip
     registry = host.registry(*wanted)
     server = mcp_server(registry, session=host.capture.session if session else "")
     if port is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -56,7 +56,6 @@ def overview_command(
     """
     from sessiondex.query.overview import overview
 
-    output = invocation.output
     named = invocation.named(split_word(session)[0])
     reveal = invocation.reveal(reveal)
 
@@ -67,6 +66,26 @@ def overview_command(
             reveal=reveal,
         )  # fmt: skip
 
+    facts = (named.capture.agent, named.capture.project, named.title(reveal=reveal))
+    print_overview(
+        invocation, page, cursor=cursor, limit=limit, everything=everything, name=named.name,
+        facts=facts, origin=named.origin,
+    )  # fmt: skip
+
+
+def print_overview(
+    invocation: Invocation,
+    page: Callable[[str | None, int | None], dict[str, Any]],
+    *,
+    cursor: str | None,
+    limit: int | None,
+    everything: bool,
+    name: str,
+    facts: Sequence[str],
+    origin: str,
+) -> None:
+    """Prints one page of anchors, or all; `page` gives one from a cursor and its size."""
+    output = invocation.output
     reply = page(cursor, 100 if everything else limit)
     head = {key: value for key, value in reply.items() if key != "anchors"}
 
@@ -90,17 +109,16 @@ def overview_command(
         return
     zone = invocation.surroundings.zone
     with output.paged():
-        capture_facts = (named.capture.agent, named.capture.project, named.title(reveal=reveal))
-        output.line(output.styled(columns((named.name, *map(one_line, capture_facts))), "head"))
+        output.line(output.styled(columns((name, *map(one_line, facts))), "head"))
         context = reply["task_context"]
         if context:
-            output.line(f"plan as of {named.name}:{short_ref(context['entry_ref'])}")
+            output.line(f"plan as of {name}:{short_ref(context['entry_ref'])}")
             for line in printable(context["text"]).splitlines():
                 output.line(f"    {line}")
         if reply["before"]:
             output.line(f"    ({count_of(reply['before'], 'entry', 'entries')} before)")
         for anchor in anchors():
-            place = f"{named.name}:{short_ref(anchor['entry_ref'])}"
+            place = f"{name}:{short_ref(anchor['entry_ref'])}"
             text = one_line(anchor["text"])
             when = local_time(anchor["timestamp"], zone)
             between = anchor["intervening_entries"]
@@ -122,7 +140,7 @@ def overview_command(
             output.line(f"    ({count_of(reply['after'], 'entry', 'entries')} after)")
     output.notes(reply)
     shown = reply["total"] if everything else reply["returned"]
-    footer = [f"{shown} of {count_of(reply['total'], 'anchor')}", named.origin]
+    footer = [f"{shown} of {count_of(reply['total'], 'anchor')}", origin]
     if reply["has_more"] and not everything:
         footer.append(f"more with --cursor {reply['next_cursor']} or --all")
     output.message(", ".join(footer))

@@ -74,11 +74,16 @@ def read_command(
         what = {"entry_refs": place.refs}
     request = ReadRequest(**what, **options, kind=kinds or None, capture=capture)
     reveal = invocation.reveal(reveal)
-    output = invocation.output
     if everything:
         _read_all(invocation, named, request, reveal)
         return
     reply = read(named.capture, request, reveal=reveal)
+    print_entries(invocation, reply, name=named.name, origin=named.origin)
+
+
+def print_entries(invocation: Invocation, reply: dict[str, Any], *, name: str, origin: str) -> None:
+    """Prints the entries of one reply."""
+    output = invocation.output
     if output.is_jsonl:
         for entry in reply["entries"]:
             output.json_line(entry)
@@ -88,10 +93,10 @@ def read_command(
         return
     with output.paged():
         for at, entry in enumerate(reply["entries"]):
-            _head(invocation, named, entry, is_first=not at)
+            _head(invocation, name, entry, is_first=not at)
             _body(invocation, [entry["text"]], entry)
     output.notes(reply)
-    _footer(invocation, named, reply)
+    _footer(invocation, name, origin, reply)
 
 
 def _read_all(invocation: Invocation, named: Named, request: Any, reveal: bool) -> None:
@@ -116,17 +121,17 @@ def _read_all(invocation: Invocation, named: Named, request: Any, reveal: bool) 
     else:
         with output.paged():
             for at, item in enumerate(stream):
-                _head(invocation, named, item.view, is_first=not at)
+                _head(invocation, named.name, item.view, is_first=not at)
                 _body(invocation, item.text, item.view)
         output.message(named.origin)
 
 
-def _head(invocation: Invocation, named: Named, view: dict[str, Any], *, is_first: bool) -> None:
+def _head(invocation: Invocation, name: str, view: dict[str, Any], *, is_first: bool) -> None:
     output = invocation.output
     if not is_first:
         output.line()
     facts = [
-        output.styled(f"{named.name}:{short_ref(view['entry_ref'])}", "name"),
+        output.styled(f"{name}:{short_ref(view['entry_ref'])}", "name"),
         output.styled(view["label"], "head"),
         local_time(view["timestamp"], invocation.surroundings.zone),
         "error" if view.get("error") else "",
@@ -156,17 +161,17 @@ def _body(invocation: Invocation, pieces: Any, view: dict[str, Any]) -> None:
         output.line()
 
 
-def _footer(invocation: Invocation, named: Named, reply: dict[str, Any]) -> None:
+def _footer(invocation: Invocation, name: str, origin: str, reply: dict[str, Any]) -> None:
     parts: list[str] = []
     entries: Sequence[dict[str, Any]] = reply["entries"]
     cut = next((entry for entry in entries if entry["next_byte"] is not None), None)
     if cut is not None:
-        place = f"{named.name}:{short_ref(cut['entry_ref'])}"
+        place = f"{name}:{short_ref(cut['entry_ref'])}"
         left = cut["total_bytes"] - cut["next_byte"]
         parts.append(f"{byte_size(left)} more of {place}: --from-byte {cut['next_byte']}, or --all")
     if reply["omitted_entries"]:
         text = f"{count_of(reply['omitted_entries'], 'entry', 'entries')} left out"
         if reply["next_ref"]:
-            text += f", the next is {named.name}:{short_ref(reply['next_ref'])}"
+            text += f", the next is {name}:{short_ref(reply['next_ref'])}"
         parts.append(f"{text}; --all shows all")
-    invocation.output.message(", ".join([*parts, named.origin]))
+    invocation.output.message(", ".join([*parts, origin]))

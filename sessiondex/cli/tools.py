@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
-from sessiondex.cli.hosting import host_options, local_host
+from sessiondex.cli.hosting import local_host, observer_options, session_option
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import fresh_option, pass_invocation, shared_options
 from sessiondex.cli.output import Column
@@ -75,7 +76,8 @@ def schema_command(invocation: Invocation, name: str | None) -> None:
 @tools_command.command("call")
 @click.argument("name", metavar="NAME")
 @click.argument("arguments", default="", metavar="[JSON]")
-@host_options
+@session_option
+@observer_options
 @fresh_option
 @shared_options
 @pass_invocation
@@ -83,8 +85,7 @@ def call_command(
     invocation: Invocation,
     name: str,
     arguments: str,
-    session: str | None,
-    observer: str | None,
+    **given: Any,
 ) -> int:
     """Call one tool and print exactly the bytes that a model would get.
 
@@ -97,7 +98,7 @@ def call_command(
     if arguments == "-":
         arguments = sys.stdin.read()
     try:
-        host = local_host(invocation, session=session, observer=observer)
+        host = local_host(invocation, **given)
         reply = host.registry(feature_of_tool(name)).call_json(name, arguments)
     except SessiondexError as error:
         reply = ToolReply.of_error(error)

@@ -19,6 +19,7 @@ from sessiondex.errors import InvalidArgument, NotFound, UsageError
 from sessiondex.features.composite_provider import (
     CompositeWorkerObservationProvider,
     Member,
+    serves_elsewhere,
     serves_local,
 )
 from sessiondex.features.extract_run import EXTRACT_RUN, ExtractRun
@@ -44,6 +45,10 @@ from sessiondex.features.staging.ids import RecordIds
 from sessiondex.features.state import State, checked_name
 from sessiondex.features.sub_worker import SubWorkerFeature
 from sessiondex.features.worker_observation import PROVIDER, WorkerObservation
+from sessiondex.features.workspace_provider import (
+    WorkspaceClientWorkerObservationProvider,
+    WorkspaceObservationClient,
+)
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.library import Library
 from sessiondex.indexer.sources.discovery import default_homes
@@ -106,6 +111,8 @@ class LocalHost:
     open_capture: Callable[[], Capture] | None = None
     """Captures the one session; None: none was named."""
     observer: str = ""
+    open_workspace: Callable[[], WorkspaceObservationClient] | None = None
+    """Whose sessions are observed beside those of this machine."""
     calling_session: str = ""
     homes: Sequence[Path] = ()
     """In which agents are looked for; none: the user's."""
@@ -149,16 +156,23 @@ class LocalHost:
 
     @cached_property
     def provider(self) -> WorkerObservationProvider:
-        """What the observer may see of this machine's sessions, looked up at every call."""
+        """What the observer may see of this machine's sessions, and of the workspace's; looked up
+        at every call."""
         if not self.observer:
             raise UsageError("no observer was named", hint="name one with --observer")
         observer, state = checked_name(self.observer, "observer"), open_state(self.folder)
-        provider = LocalAgentObservationProvider(
+        local = LocalAgentObservationProvider(
             self.local_sessions(), observer=observer, grants=state
         )
-        return CompositeWorkerObservationProvider(
-            [Member("local", provider, serves_local, lambda each: state.is_granted(observer, each))]
-        )
+        members = [
+            Member("local", local, serves_local, lambda each: state.is_granted(observer, each))
+        ]
+        if self.open_workspace is not None:
+            elsewhere = WorkspaceClientWorkerObservationProvider(
+                self.open_workspace(), clock=lambda: self.now().timestamp()
+            )
+            members.append(Member("workspace", elsewhere, serves_elsewhere()))
+        return CompositeWorkerObservationProvider(members)
 
     def local_sessions(self) -> LocalAgentSessions:
         """The active sessions of this machine, for the host alone."""
