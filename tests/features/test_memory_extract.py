@@ -33,7 +33,7 @@ from sessiondex.model import (
 from sessiondex.query.verify import verify
 from tests.builders import claude_path, claude_user, conversation, index, write_lines
 from tests.features.extract_runs import Host, Shelf, capture_of, record_ids
-from tests.query.made_sessions import SECRET
+from tests.query.made_sessions import PRIVATE_KEY, RECORDS, SECRET, visible
 
 
 def refused(reply: dict[str, Any], kind: str = "invalid_argument") -> str:
@@ -182,6 +182,27 @@ def test_a_record_can_be_verified_and_a_changed_one_is_found() -> None:
     changed = json.loads(json.dumps(record).replace("needle", "noodle"))
     found = list(verify([record, changed], open_capture=lambda session: capture))
     assert [each["status"] for each in found] == ["ok", "changed"]
+
+
+@given(RECORDS, st.data())
+@settings(max_examples=40)
+def test_any_entries_make_a_record_that_is_bounded_masked_and_true(
+    records: list[Record], data: st.DataObject
+) -> None:
+    refs = [each.ref for each in visible(records)]
+    if not refs:
+        return
+    chosen = data.draw(st.lists(st.sampled_from(refs), min_size=1, max_size=20))
+    capture = Capture.from_items(records)
+    host = Host(capture)
+    reply = host.stage(entry_refs=chosen)
+    record = host.shelf.records[reply["id"]]
+    written = record.to_bytes()
+    assert len(written) <= 65_536
+    assert SECRET.encode() not in written and PRIVATE_KEY[40:80].encode() not in written
+    assert [each.id for each in record.evidence] == list(dict.fromkeys(chosen))
+    (checked,) = verify([record.to_json()], open_capture=lambda session: capture)
+    assert checked["status"] == "ok", checked
 
 
 # ---------------------------------------------------------------- refs and quotes

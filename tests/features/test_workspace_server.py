@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessiondex.errors import Failed, InvalidArgument, NotFound, Stale
+from sessiondex.features.local_sessions import LocalAgentSessions
 from sessiondex.features.rates import Rate, Rates
 from sessiondex.features.reachable_sessions import ReachableSessions
 from sessiondex.features.staging.folder import StagingFolder
@@ -486,6 +487,53 @@ def test_a_malformed_request_is_refused_with_the_field(
     assert said in reply.text
 
 
+def test_a_session_whose_file_is_gone_is_served_from_the_library(shop: Workshop) -> None:
+    shop.report()
+    shop.grant()
+    before = shop.session().json()
+    shop.path.unlink()
+    assert shop.session().json()["entries"] == before["entries"]
+
+
+def test_an_active_session_that_is_in_no_library_yet_can_be_reached(tmp_path: Path) -> None:
+    path = claude_path(tmp_path, SESSION)
+    write_lines(path, conversation(1))
+    clock = Clock(path.stat().st_mtime + 5)
+    local = LocalAgentSessions([tmp_path / ".claude" / "projects"], clock=clock)
+    sessions = ReachableSessions(Library.in_memory(), clock=clock, local=local)
+    assert sessions.capture(SESSION).entry_count == 4
+    for name in (OTHER, SESSION[:8], str(path)):
+        with pytest.raises(NotFound):
+            sessions.capture(name)
+    clock.now += 10_000
+    with pytest.raises(NotFound):
+        sessions.capture(SESSION)
+
+
+def test_a_capture_costs_the_new_bytes_of_its_file(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.report()
+    shop.grant()
+    shop.session()
+    write_lines(shop.path, [claude_assistant("one more answer", 50)], append=True)
+    size = shop.path.stat().st_size
+    shop.session()
+    write_lines(shop.path, [claude_assistant("another answer", 51)], append=True)
+    offsets: list[int] = []
+    import sessiondex.indexer.sources.lines as lines
+
+    real = lines.read_values
+
+    def watched(source: Any, **options: Any) -> Any:
+        offsets.append(options.get("offset", 0))
+        return real(source, **options)
+
+    monkeypatch.setattr(lines, "read_values", watched)
+    assert shop.session().json()["entries"][-1]["text"] == "another answer"
+    assert offsets and min(offsets) >= size
+
+
 # ---------------------------------------------------------------- the client as a provider
 
 
@@ -765,6 +813,28 @@ def test_the_largest_record_passes_also_when_its_text_is_escaped(shop: Workshop)
     assert reply.json()["ok"] is True
 
 
+def test_a_request_that_does_not_arrive_in_time_is_given_up(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessiondex.features.workspace_server.BODY_SECONDS", 0.01)
+    with connected(shop) as connection:
+        connection.sendall(head_of(BACKEND, length=100) + b"half")
+        connection.settimeout(10)
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 408 ")
+
+
+def connected(shop: Workshop) -> socket.socket:
+    host, _, port = shop.url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)))
+
+
+def head_of(path: str, *, length: int) -> bytes:
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token_of('olga')}\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
+
+
 def test_a_caller_that_asks_too_often_waits_and_hinders_no_other(shop: Workshop) -> None:
     headers = {"authorization": f"Bearer {token_of('olga')}"}
     with httpx.Client(trust_env=False, headers=headers) as client:
@@ -923,10 +993,6 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
 
 
 def test_a_request_that_is_cut_off_leaves_the_server_serving(shop: Workshop) -> None:
-    address = shop.url.removeprefix("http://").split(":")
-    with socket.create_connection((address[0], int(address[1]))) as connection:
-        connection.sendall(
-            f"POST {BACKEND} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token_of('olga')}\r\n"
-            "Content-Length: 100\r\n\r\nhalf".encode()
-        )
+    with connected(shop) as connection:
+        connection.sendall(head_of(BACKEND, length=100) + b"half")
     assert shop.listed() == []
