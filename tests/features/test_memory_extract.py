@@ -20,6 +20,7 @@ from sessiondex.features.memory_extract import (
 )
 from sessiondex.features.registry import Registry
 from sessiondex.features.services import CAPTURE, RUN_RANGE, RunRange, Services
+from sessiondex.features.staging.ids import RecordIds
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.library import Library
 from sessiondex.model import (
@@ -400,8 +401,7 @@ def test_ids_rise_within_one_millisecond_and_when_the_clock_goes_back() -> None:
     ids = [host.stage(f"Claim number {n} is true.")["id"] for n in range(5)]
     assert ids == sorted(ids) and len(set(ids)) == 5
     ticks = iter([5_000, 4_000, 4_000])
-    make = record_ids()
-    make._now_ms = lambda: next(ticks)  # pyright: ignore[reportPrivateUsage]
+    make = RecordIds(now_ms=lambda: next(ticks), random_bytes=bytes)
     assert make() < make() < make()
 
 
