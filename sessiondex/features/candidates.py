@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 QUOTE_BYTES: Final = EXCERPT_BYTES.default
 """A longer quote would not stand in the excerpt that is written down."""
 
-_NEAREST_WORDS: Final = 32
-"""Words of a wrong quote that are looked for; each costs a walk through the text."""
-
 _PLACEHOLDERS: Final = frozenset(
     {
         "todo", "tbd", "tba", "fixme", "xxx", "n/a", "na", "none", "null", "nil", "undefined",
@@ -135,7 +132,7 @@ def quote_places(
         data = capture.text(entry)
         place = find_quote(data, quote)
         if place is None:
-            nearest = nearest_text(data, " ".join(quote.split()[:_NEAREST_WORDS]))
+            nearest = nearest_text(data, quote)
             raise InvalidArgument(
                 f"the quote does not stand in entry {ref}",
                 hint=f"nearest is: {nearest}" if nearest else "none of its words do",

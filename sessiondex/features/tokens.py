@@ -47,6 +47,8 @@ class TokenRows:
                     f"{name!r} has a token in workspace {workspace!r} already",
                     hint="revoke it first, or choose another name",
                 )
+            if db.execute("SELECT 1 FROM tokens WHERE digest=?", row[:1]).fetchone():
+                raise InvalidArgument("the token was used before", hint="make a new one")
             db.execute(
                 "INSERT INTO tokens (digest,workspace,name,role,created) VALUES (?,?,?,?,?)", row
             )

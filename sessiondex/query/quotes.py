@@ -14,6 +14,10 @@ NEAREST_BYTES: Final = 160
 """Text named for a quote that was not found."""
 
 
+NEAREST_WORDS: Final = 32
+"""Words of a missing quote that are looked for: each length is tried at each place."""
+
+
 class QuotePlace(NamedTuple):
     """Bytes `[start, end)` of the original text."""
 
@@ -44,7 +48,7 @@ def find_quote(data: bytes, quote: str) -> QuotePlace | None:
 def nearest_text(data: bytes, quote: str) -> str:
     """What of the text comes nearest to a quote that it lacks: the longest run of its words, with
     what stands around it, masked; '' where no word of it occurs."""
-    words = quote.split()
+    words = quote.split()[:NEAREST_WORDS]
     text = " ".join(MaskedText(data).fit(0, sys.maxsize).text.split())
     low, high = 0, len(words)
     while low < high:
