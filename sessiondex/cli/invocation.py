@@ -74,9 +74,9 @@ class Named(NamedTuple):
 
     def title(self, *, reveal: bool) -> str:
         """Its title, masked."""
-        from sessiondex.query.entry_view import shown_field
+        from sessiondex.query.entry_view import shown_title
 
-        return shown_field(self.capture.title, reveal=reveal)
+        return shown_title(self.capture.title, reveal=reveal)
 
 
 class Invocation:

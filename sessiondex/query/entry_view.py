@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from sessiondex.limits import FIELD, SUMMARY
@@ -71,6 +72,22 @@ def summary(capture: Capture, entry: Entry, *, reveal: bool = False) -> str:
 
 
 _PLACEHOLDER: Final = "[REDACTED:"
+
+
+_STORED_TITLE: Final = 120
+"""Characters that a library keeps of a title."""
+
+_LAST_WORD = re.compile(r"[!-~]+\Z")
+
+
+def shown_title(title: str, *, reveal: bool = False) -> str:
+    """The title of a session, masked. One that was cut when it was stored is shown without its
+    last word, which may be half a credential."""
+    if reveal:
+        return title
+    if len(title) >= _STORED_TITLE:
+        title = _LAST_WORD.sub("", title)
+    return mask(title).text
 
 
 def shown_field(text: str, *, reveal: bool = False) -> str:

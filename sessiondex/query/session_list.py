@@ -15,8 +15,7 @@ import orjson
 from sessiondex.errors import InvalidArgument
 from sessiondex.indexer.folding import fold
 from sessiondex.limits import PAGE
-from sessiondex.masking import mask
-from sessiondex.query.entry_view import shown_field
+from sessiondex.query.entry_view import shown_field, shown_title
 from sessiondex.query.filters import EntryFilter
 from sessiondex.query.reply import Reply, clamp
 from sessiondex.query.resuming import resume_command
@@ -136,7 +135,7 @@ def session_view(row: SessionRow, *, reveal: bool = False) -> dict[str, Any]:
         "project": row.project or None,
         "branch": row.branch or None,
         "model": row.model or None,
-        "title": (row.title if reveal else mask(row.title).text) or None,
+        "title": shown_title(row.title, reveal=reveal) or None,
         "started": format_time(row.started),
         "ended": format_time(row.ended),
         "turns": row.turns,
@@ -159,7 +158,7 @@ def model_session_view(row: SessionRow) -> dict[str, Any]:
         "project": shown_field(row.project) or None,
         "branch": shown_field(row.branch) or None,
         "model": shown_field(row.model) or None,
-        "title": shown_field(" ".join(row.title.split())) or None,
+        "title": shown_field(" ".join(shown_title(row.title).split())) or None,
         "started": format_time(row.started),
         "ended": format_time(row.ended),
         "turns": row.turns,
