@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from sessiondex.masking import mask
 from sessiondex.query.cutting import BLOCK_BYTES, entry_text
-from sessiondex.query.entry_view import entry_view
+from sessiondex.query.entry_view import entry_view, summary
 from sessiondex.query.reply import Note, text_cost
 
 if TYPE_CHECKING:
@@ -104,9 +103,9 @@ def shown_text(text: str) -> str:
     return _OWN_LINE.sub(" ", text)
 
 
-def own_summary(entry: Entry) -> str:
+def own_summary(capture: SessionCapture, entry: Entry) -> str:
     """The source's own summary of an entry, masked; '' where it has none."""
-    return " ".join(mask(entry.summary).text.split())[:240] if entry.summary else ""
+    return " ".join(summary(capture, entry).split()) if entry.summary else ""
 
 
 def part_name(entry: Entry) -> str:
@@ -116,7 +115,7 @@ def part_name(entry: Entry) -> str:
 
 def compact_block(capture: SessionCapture, entry: Entry) -> str:
     """A tool entry by name and summary, without its arguments or result."""
-    lines = [block_head(entry_view(capture, entry)), shown_text(own_summary(entry))]
+    lines = [block_head(entry_view(capture, entry)), shown_text(own_summary(capture, entry))]
     if entry.total_bytes:
         lines.append(f"({part_name(entry)} left out: {entry.total_bytes} bytes)")
     return "\n".join(line for line in lines if line)

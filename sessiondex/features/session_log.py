@@ -192,7 +192,7 @@ def _hit_block(capture: SessionCapture, hit: dict[str, Any]) -> str:
     said = f"(match in the {part_name(entry)}"
     if matches:
         said += f" at byte {matches[0]['byte_start']} of {entry.total_bytes}"
-    lines = [head, shown_text(own_summary(entry)), f"{said})"]
+    lines = [head, shown_text(own_summary(capture, entry)), f"{said})"]
     return "\n".join(line for line in lines if line)
 
 
