@@ -44,7 +44,7 @@ def local_host(
     workspace: str | None = None,
     **more: Any,
 ) -> LocalHost:
-    """The host of this run; what it gives is opened when a tool needs it."""
+    """The host of this run; what it gives is opened when a tool needs it, and closed at its end."""
     from sessiondex.features.local_host import LocalHost
 
     if (workspace_url is None) != (workspace is None):
@@ -59,7 +59,7 @@ def local_host(
         return WorkspaceClient(workspace_url or "", workspace=workspace or "", token=token)
 
     settings = invocation.settings
-    return LocalHost(
+    host = LocalHost(
         folder=invocation.library_path,
         open_library=lambda: invocation.library,
         open_capture=None if session is None else lambda: invocation.named(session).capture,
@@ -72,6 +72,7 @@ def local_host(
         on_fault=report_fault,
         **more,
     )
+    return invocation.opened.enter_context(host)
 
 
 def report_fault(tool: str, error: Exception) -> None:

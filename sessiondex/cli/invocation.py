@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
@@ -86,6 +87,8 @@ class Invocation:
         self.surroundings = surroundings or Surroundings()
         self._given: dict[str, Value] = {}
         self._library: Library | None = None
+        self.opened = ExitStack()
+        """What is closed at the end of the run, before the library."""
 
     # ------------------------------------------------------------ options and settings
 
@@ -283,6 +286,7 @@ class Invocation:
 
     def close(self) -> None:
         """Closes what was opened."""
+        self.opened.close()
         if self._library is not None:
             self._library.close()
 

@@ -6,7 +6,7 @@ at each of them, and people see what a model would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -258,23 +258,33 @@ def _error(said: dict[str, str]) -> SessiondexError:
 
 def _active_sessions(invocation: Invocation, limit: int | None) -> dict[str, Any]:
     """The active local sessions in the form of a list of subjects, for the host alone."""
+    from sessiondex.features.local_sessions import LocalAgentObservationProvider
     from sessiondex.limits import SUBJECTS
     from sessiondex.query.reply import clamp
 
+    class Everyone:
+        """The grants of one who may see everything on this machine: the host."""
+
+        def is_granted(self, observer: str, subject: Subject, *, workspace: str = "") -> bool:
+            return True
+
+        def granted_subjects(self, observer: str, *, workspace: str = "") -> list[Subject]:
+            return [each.subject for each in sessions.active()]
+
+    sessions = local_host(invocation).local_sessions()
+    listed = LocalAgentObservationProvider(
+        sessions, observer="host", grants=Everyone()
+    ).list_sessions()
     most = clamp(SUBJECTS, limit).value
-    active = local_host(invocation).local_sessions().active()
-    shown: Sequence[dict[str, Any]] = [
-        {
-            "subject": each.subject.model_dump(),
-            "display_name": f"{each.agent} {each.session}",
-            "relation": "local",
-            "status": "active",
-        }
-        for each in active[:most]
+    found = list(listed.subjects)
+    names = ("display_name", "relation", "status")
+    shown = [
+        {"subject": each.subject.model_dump(), **{name: getattr(each, name) for name in names}}
+        for each in found[:most]
     ]
     return {
-        "subjects": shown, "returned": len(shown), "has_more": len(active) > most,
-        "unavailable": [], "notes": [],
+        "subjects": shown, "returned": len(shown),
+        "has_more": listed.has_more or len(found) > most, "unavailable": [], "notes": [],
     }  # fmt: skip
 
 

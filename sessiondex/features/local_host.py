@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sessiondex.errors import InvalidArgument, NotFound, UsageError
 from sessiondex.features.composite_provider import (
@@ -52,6 +53,13 @@ from sessiondex.features.workspace_provider import (
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.library import Library
 from sessiondex.indexer.sources.discovery import default_homes
+
+
+class OpenWorkspace(WorkspaceObservationClient, Protocol):
+    """A client of a workspace that is closed when the host is."""
+
+    def close(self) -> None: ...
+
 
 _FEATURES: Final[Mapping[str, Callable[[], Feature]]] = {
     each.descriptor.id: each
@@ -111,7 +119,7 @@ class LocalHost:
     open_capture: Callable[[], Capture] | None = None
     """Captures the one session; None: none was named."""
     observer: str = ""
-    open_workspace: Callable[[], WorkspaceObservationClient] | None = None
+    open_workspace: Callable[[], OpenWorkspace] | None = None
     """Whose sessions are observed beside those of this machine."""
     calling_session: str = ""
     homes: Sequence[Path] = ()
@@ -121,6 +129,14 @@ class LocalHost:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     random_bytes: Callable[[int], bytes] = os.urandom
     on_fault: OnFault | None = None
+    _opened: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> LocalHost:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes what was opened for features, but not the library."""
+        self._opened.close()
 
     def registry(self, *features: str) -> Registry:
         """A registry in which all these features are installed.
@@ -160,7 +176,8 @@ class LocalHost:
         at every call."""
         if not self.observer:
             raise UsageError("no observer was named", hint="name one with --observer")
-        observer, state = checked_name(self.observer, "observer"), open_state(self.folder)
+        observer = checked_name(self.observer, "observer")
+        state = self._opened.enter_context(open_state(self.folder))
         local = LocalAgentObservationProvider(
             self.local_sessions(), observer=observer, grants=state
         )
@@ -168,8 +185,10 @@ class LocalHost:
             Member("local", local, serves_local, lambda each: state.is_granted(observer, each))
         ]
         if self.open_workspace is not None:
+            client = self.open_workspace()
+            self._opened.callback(client.close)
             elsewhere = WorkspaceClientWorkerObservationProvider(
-                self.open_workspace(), clock=lambda: self.now().timestamp()
+                client, clock=lambda: self.now().timestamp()
             )
             members.append(Member("workspace", elsewhere, serves_elsewhere()))
         return CompositeWorkerObservationProvider(members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -101,4 +102,15 @@ def demo(
 ) -> CommandLine:
     """Runs command lines against the library of the demo sessions."""
     monkeypatch.setenv("SESSIONDEX_LIBRARY", str(demo_library))
+    return command_line
+
+
+@pytest.fixture
+def own(
+    command_line: CommandLine, demo_library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> CommandLine:
+    """Runs command lines against a library of the demo sessions of this test alone."""
+    path = tmp_path / "library"
+    shutil.copytree(demo_library, path)
+    monkeypatch.setenv("SESSIONDEX_LIBRARY", str(path))
     return command_line
