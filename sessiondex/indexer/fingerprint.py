@@ -17,7 +17,7 @@ def resume_offset(state: dict[str, Any]) -> int:
 def fingerprint(path: Path, offset: int) -> bytes:
     """Digest of the first bytes of a file and of those before an offset; b'' if it is shorter."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open(path, "rb", buffering=0) as file:
         for start in (0, max(0, offset - FINGERPRINT_BYTES)):
             file.seek(start)
             wanted = min(FINGERPRINT_BYTES, offset - start)

@@ -41,9 +41,11 @@ class SourceFile:
 
     def open(self, offset: int = 0) -> BinaryIO:
         """Opens the decompressed stream at a byte offset; buffered, read-only."""
-        is_compressed = self.is_compressed
         file = open(self.path, "rb")  # noqa: SIM115 - handed to the caller
-        if not is_compressed:
+        if self._is_compressed is None:
+            self._is_compressed = file.read(4) == ZSTD_MAGIC
+            file.seek(0)
+        if not self._is_compressed:
             file.seek(offset)
             return file
         import zstandard

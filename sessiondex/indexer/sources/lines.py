@@ -8,11 +8,11 @@ line by line and its offsets stay those of the UTF-16 bytes. Nothing here knows 
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from copy import deepcopy
-from dataclasses import asdict
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import islice
@@ -110,17 +110,26 @@ def read_values(
     read before: any cut gives the same records as one read. An unterminated tail yields only its
     self-delimiting values that parse: provisional, or committed with `settle`.
     """
-    encoding, start = _sniff(source)
-    width = len(encoding.newline)
-    is_line_start = offset <= start
-    start = max(start, offset)
-    with source.open(start if is_line_start else start - width) as file:
-        if not is_line_start:
-            is_line_start = file.read(width) == encoding.newline
+    with _opened(source, offset) as (file, encoding, start, is_line_start):
+        width = len(encoding.newline)
         lines = _lines(file, start, encoding.newline, source.options.record_bytes)
         for begin, data, is_terminated in lines:
             is_long = isinstance(data, _LongLine)
             size = data.length if is_long else len(data)
+            if is_terminated and encoding is _UTF8 and not is_long:
+                # The common case: one whole object, nothing around it.
+                value = _whole_object(data)
+                if value is not None:
+                    end = begin + size + 1
+                    digest = sha256(data).digest()[:8]
+                    yield RawValue(
+                        number, line, begin, size, digest, value, "", False, False, False, end,
+                        line + 1,
+                    )  # fmt: skip
+                    number += 1
+                    line += 1
+                    is_line_start = True
+                    continue
             pieces = (_Piece(0, size),) if is_long else _pieces(data, encoding, is_terminated)
             is_blank = not pieces and is_terminated and is_line_start
             if is_blank:
@@ -234,8 +243,8 @@ class LineParser(ABC):
             "offset": self._offset,
             "number": self._number,
             "line": self._line,
-            "header": asdict(self.header),
-            "own": deepcopy(self.save()),
+            "header": {name: getattr(self.header, name) for name in SessionHeader.__slots__},
+            "own": pickle.loads(pickle.dumps(self.save())),  # a copy: parsing goes on
         }
 
     def records(self) -> Iterator[Record]:
@@ -247,25 +256,23 @@ class LineParser(ABC):
             line=self._line,
             settle=self.settle,
         )
-        for raw in values:
-            record = Record(
-                number=raw.number,
-                byte_offset=raw.byte_offset,
-                byte_length=raw.byte_length,
-                line=raw.line,
-                digest=raw.digest,
-                corrupt=raw.corrupt,
-                oversized=raw.oversized,
-                provisional=raw.provisional,
-                flags=OVERSIZED if raw.oversized else 0,
-            )
-            if not raw.provisional:
-                self._offset, self._number, self._line = raw.end, raw.number + 1, raw.end_line
-            elif self._committed is None:
-                self._committed = self.state()
-            if isinstance(raw.value, dict):
+        for (
+            number, line, byte_offset, byte_length, digest, value, corrupt, oversized, provisional,
+            _, end, end_line,
+        ) in values:  # fmt: skip
+            record = Record(number, byte_offset, byte_length, line, digest)
+            if corrupt or oversized:
+                record.corrupt, record.oversized = corrupt, oversized
+                record.flags = OVERSIZED if oversized else 0
+            if not provisional:
+                self._offset, self._number, self._line = end, number + 1, end_line
+            else:
+                record.provisional = True
+                if self._committed is None:
+                    self._committed = self.state()
+            if isinstance(value, dict):
                 try:
-                    self.parse(record, raw.value)
+                    self.parse(record, value)
                 except RecursionError:
                     # orjson reads deeper nesting than rendering a value as text can follow.
                     record.items = []
@@ -280,12 +287,32 @@ def _encoding(beginning: bytes) -> _Encoding:
     return next((each for each in _UTF16 if beginning.startswith(each.bom)), _UTF8)
 
 
-def _sniff(source: SourceFile) -> tuple[_Encoding, int]:
-    """The encoding of a file and the length of its byte order mark."""
-    with source.open() as file:
+class _Opened(NamedTuple):
+    """A file at the place where reading begins."""
+
+    file: BinaryIO
+    encoding: _Encoding
+    start: int
+    is_line_start: bool
+
+
+@contextmanager
+def _opened(source: SourceFile, offset: int) -> Generator[_Opened]:
+    with ExitStack() as stack:
+        file = stack.enter_context(source.open())
         beginning = file.read(3)
-    encoding = _encoding(beginning)
-    return encoding, len(encoding.bom) if beginning.startswith(encoding.bom) else 0
+        encoding = _encoding(beginning)
+        start = len(encoding.bom) if beginning.startswith(encoding.bom) else 0
+        is_line_start = offset <= start
+        start = max(start, offset)
+        place = start if is_line_start else start - len(encoding.newline)
+        if source.is_compressed:
+            file = stack.enter_context(source.open(place))
+        else:
+            file.seek(place)
+        if not is_line_start:
+            is_line_start = file.read(len(encoding.newline)) == encoding.newline
+        yield _Opened(file, encoding, start, is_line_start)
 
 
 def _split(data: bytes, newline: bytes) -> list[bytes]:
@@ -365,15 +392,22 @@ def _skip_line(file: BinaryIO, held: list[bytes], newline: bytes) -> tuple[_Long
 # ---------------------------------------------------------------- values of a line
 
 
+def _whole_object(data: bytes) -> Any:
+    """The object that a UTF-8 line is, from its first byte to its last; else None."""
+    if data[:1] == b"{" and data[-1:] == b"}":
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return None
+    return None
+
+
 def _pieces(data: bytes, encoding: _Encoding, is_terminated: bool) -> Sequence[_Piece]:
     """The values of a line and what cannot be read of it, with places in bytes."""
     if encoding is _UTF8:
-        # The common case: one whole object, nothing around it.
-        if data[:1] == b"{" and data[-1:] == b"}":
-            try:
-                return (_Piece(0, len(data), orjson.loads(data)),)
-            except orjson.JSONDecodeError:
-                pass
+        value = _whole_object(data)
+        if value is not None:
+            return (_Piece(0, len(data), value),)
         if data.isascii():
             return list(_values(data.decode("ascii"), is_terminated))
     elif len(data) % 2:
