@@ -10,7 +10,13 @@ import click
 
 from sessiondex.cli.hosting import extra, local_host, observer_options, session_option
 from sessiondex.cli.invocation import Invocation
-from sessiondex.cli.options import option, pass_invocation, refresh_options, shared_options
+from sessiondex.cli.options import (
+    exclude_option,
+    home_option,
+    option,
+    pass_invocation,
+    shared_options,
+)
 from sessiondex.errors import UsageError
 
 DEFAULT_FEATURE = "library"
@@ -31,7 +37,8 @@ UNSERVED = {
         help="The session that calls: left out of searches and lists.")  # fmt: skip
 @option("--http", "port", type=click.IntRange(0, 65535), metavar="PORT",
         help="Serve HTTP on 127.0.0.1 instead of stdio; 0 takes a free port.")  # fmt: skip
-@refresh_options
+@home_option
+@exclude_option
 @shared_options
 @pass_invocation
 def mcp_command(

@@ -10,7 +10,13 @@ import click
 from sessiondex.cli.grant import ACTOR
 from sessiondex.cli.hosting import extra, local_host, now_ms, state_of
 from sessiondex.cli.invocation import Invocation
-from sessiondex.cli.options import option, pass_invocation, refresh_options, shared_options
+from sessiondex.cli.options import (
+    exclude_option,
+    home_option,
+    option,
+    pass_invocation,
+    shared_options,
+)
 from sessiondex.cli.output import Column
 from sessiondex.cli.texts import local_time, one_line
 
@@ -26,7 +32,8 @@ workspace_option = option("--workspace", required=True, metavar="W", help="Name 
 @option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen (127.0.0.1).")
 @option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
         help="Port to listen at; 0, the default, takes a free one.")  # fmt: skip
-@refresh_options
+@home_option
+@exclude_option
 @shared_options
 @click.pass_context
 def serve_command(ctx: click.Context, host: str, port: int) -> None:
