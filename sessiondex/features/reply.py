@@ -6,6 +6,7 @@ than its class, kind, message and hint, masked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,9 @@ from sessiondex.query.reply import clip_text
 
 ERROR_TEXT_BYTES: Final = 2_000
 """Message and hint of an error, each: they may repeat what the caller said."""
+
+_PATH = re.compile(r"(?<![\w.:/])/[^\s:;,'\"()]+")
+"""A path on this machine; people are told where a file is damaged, a model is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,11 @@ class ToolReply:
 
     @classmethod
     def of_error(cls, error: SessiondexError) -> ToolReply:
-        """The error object, its texts masked and clipped."""
+        """The error object, its texts masked and clipped, failures without the paths of files."""
         shown = error.to_json()
         for name in ("message", "hint"):
             text = mask(clean_text(shown["error"][name])).text
+            if error.error_class == "failed":
+                text = _PATH.sub("…", text)
             shown["error"][name] = clip_text(text, ERROR_TEXT_BYTES)
         return cls(shown, orjson.dumps(shown), error.exit_code)

@@ -153,6 +153,9 @@ def search_log(capture: SessionCapture, asked: SearchLogInput) -> dict[str, Any]
     following: int | None = None
     hits = _hits(capture, asked.query, asked.offset, limit.value)
     for record, group in groupby(hits, lambda hit: hit["entry_range"][0]):
+        if text.blocks >= limit.value:
+            following = record
+            break
         blocks = [_hit_block(capture, hit) for hit in group]
         if text.blocks and (text.blocks + len(blocks) > limit.value or not text.fits(*blocks)):
             following = record

@@ -11,10 +11,11 @@ import mcp.types
 import orjson
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 import sessiondex.features
-from sessiondex.errors import Failed, InternalError, InvalidArgument, SessiondexError
+from sessiondex.errors import Damaged, Failed, InternalError, InvalidArgument, SessiondexError
 from sessiondex.features import (
     CAPTURE,
     CLOCK,
@@ -371,6 +372,18 @@ def test_the_fingerprint_changes_with_all_that_models_see() -> None:
     assert schema_fingerprint([ECHO, other]) == schema_fingerprint([other, ECHO])
 
 
+def test_what_models_see_changes_only_when_it_is_meant_to() -> None:
+    """Changes with every name, description and schema of a tool: then set it anew on purpose."""
+    assert {each.id: schema_fingerprint(each.tools)[:16] for each in all_features()} == {
+        "builtin:session-explore": "7d9d2685a633f821",
+        "builtin:memory-extract": "7d0e9d5cdf8779d3",
+        "builtin:worker-observation": "0bcb51ce0bccf1f1",
+        "builtin:session-log": "8e64d730d3815308",
+        "builtin:sub-worker": "74f2550af9622183",
+        "builtin:library": "1313281db610c801",
+    }
+
+
 def test_the_main_registry_stays_the_same_while_another_is_made_beside_it() -> None:
     capture = capture_of("one", "two")
     main = serving(echo)
@@ -469,7 +482,7 @@ def test_a_call_answers_any_json(arguments: Any) -> None:
     assert reply.value.get("error", {}).get("class") in (None, "invalid_argument")
 
 
-@given(name=JSON.filter(lambda value: isinstance(value, str)))
+@given(name=st.text() | st.sampled_from(["\ud800", "echo", "Echo ", "x" * 10_000]))
 def test_any_other_name_is_not_found(name: str) -> None:
     error = serving(echo).call(name).value["error"]
     assert error["kind"] == "not_found"
@@ -527,6 +540,17 @@ def test_the_texts_of_an_error_are_masked_and_bounded() -> None:
     assert SECRET.encode() not in reply.data
     assert "[REDACTED:github_token]" in reply.value["error"]["message"]
     assert len(reply.data) < 5_000
+
+
+def test_a_failure_names_no_path() -> None:
+    error = Damaged(
+        "/home/ada/lib/items-1/texts.arrow: checksum at offset 3", hint="see ./x and/or y"
+    )
+    shown = serving(failing(error)).call("Echo").value["error"]
+    assert shown["message"] == "…: checksum at offset 3"
+    assert shown["hint"] == "see ./x and/or y"
+    remote = Failed("http://127.0.0.1:80/api answered 500")
+    assert serving(failing(remote)).call("Echo").value["error"]["message"] == remote.message
 
 
 def test_an_argument_of_any_length_is_refused_in_few_words() -> None:
