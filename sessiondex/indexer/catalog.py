@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,6 +24,7 @@ from zlib import crc32
 from sessiondex.errors import Damaged, Failed
 from sessiondex.indexer.assembly import Counts
 from sessiondex.indexer.item_store import BatchInfo
+from sessiondex.indexer.store_files import failing
 
 _SCHEMA: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -219,45 +222,40 @@ class Catalog:
 
     @classmethod
     def create(cls, path: Path | None) -> Catalog:
-        """Makes an empty catalog; `None` keeps it in memory."""
+        """Makes an empty catalog; `None` keeps it in memory.
+
+        Raises:
+            Failed: when the disk refuses.
+        """
         if path is not None:
             # Made by us with the right mode first: SQLite would use the umask.
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        db = _connect(str(path) if path is not None else ":memory:")
-        db.execute("PRAGMA journal_mode=WAL")
-        with db:
+            with failing("create", path):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        catalog = cls(_connect(str(path) if path is not None else ":memory:"), path)
+        with catalog._query() as db:
+            db.execute("PRAGMA journal_mode=WAL")
             db.executescript(_SCHEMA)
-            db.executemany(
-                "INSERT INTO meta VALUES (?, ?)",
-                [("seq", 0), ("commit", 0), ("docs", 0), ("next_ord", 1), ("next_text", 1),
-                 ("refreshed_at", 0), ("lengths", "{}")],
-            )  # fmt: skip
-            seal(db)
-        return cls(db, path)
+        with catalog.transaction() as db:
+            put_meta(
+                db, seq=0, commit=0, docs=0, next_ord=1, next_text=1, refreshed_at=0, lengths="{}"
+            )
+        return catalog
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Catalog:
-        """Opens a catalog; on a read-only folder with `immutable=1`.
+        """Opens a catalog, also in a folder that cannot be written to.
 
         Raises:
             Damaged: when it is not there or not a database.
         """
+        path = path.absolute()
         try:
-            if read_only:
-                writable = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
-                mode = "mode=ro" if writable else "immutable=1"
-                db = _connect(f"{path.as_uri()}?{mode}", uri=True)
-            else:
-                if not path.exists():
-                    raise Damaged(
-                        f"catalog {path.name} is missing", hint="run 'sessiondex check --repair'"
-                    )
-                db = _connect(str(path))
+            db = _connect_read_only(path) if read_only else _connect(f"{path.as_uri()}?mode=rw")
             db.execute("SELECT value FROM meta WHERE name='commit'").fetchone()
         except sqlite3.DatabaseError as error:
+            what = f"cannot be read: {error}" if path.exists() else "is missing"
             raise Damaged(
-                f"catalog {path.name} cannot be read: {error}",
-                hint="run 'sessiondex check --repair'",
+                f"catalog {path.name} {what}", hint="run 'sessiondex check --repair'"
             ) from error
         return cls(db, path)
 
@@ -273,7 +271,7 @@ class Catalog:
             try:
                 yield self._db
             except sqlite3.OperationalError as error:
-                if "malformed" in str(error) or "not a database" in str(error):
+                if any(word in str(error) for word in _DAMAGE):
                     raise self._damaged(error) from error
                 raise Failed(f"the catalog cannot be used: {error}") from error
             except sqlite3.DatabaseError as error:
@@ -309,7 +307,16 @@ class Catalog:
                 db.commit()
             except BaseException:
                 db.rollback()
+                self._empty_log()
                 raise
+
+    def _empty_log(self) -> None:
+        """Lets no frame of a failed commit stay in the log, from which it could come back."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA busy_timeout=100")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(sqlite3.Error):
+            self._db.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
 
     @contextmanager
     def reading(self) -> Generator[None]:
@@ -367,9 +374,12 @@ class Catalog:
         found = self.row(f"SELECT {','.join(_FIELD_NAMES)} FROM sources WHERE path=?", (path,))
         return _source_row(found) if found else None
 
-    def sources(self) -> list[SourceRow]:
-        found = self.rows(f"SELECT {','.join(_FIELD_NAMES)} FROM sources ORDER BY source")
-        return [_source_row(row) for row in found]
+    def sources(self, *, only_true: bool = False) -> list[SourceRow]:
+        """All sources; with `only_true`, those whose checksum holds."""
+        found = self.rows(f"SELECT {','.join(_FIELD_NAMES)},sum FROM sources ORDER BY source")
+        return [
+            _source_row(row) for *row, told in found if not only_true or told == source_sum(row)
+        ]
 
     # ------------------------------------------------------------ places in the item store
 
@@ -451,16 +461,41 @@ class Catalog:
         return self.rows("SELECT ord, ordinal FROM identities WHERE identity=?", (identity,))
 
 
-def _connect(target: str, *, uri: bool = False) -> sqlite3.Connection:
+BUSY_SECONDS: Final = 30
+"""How long a statement waits for another connection; only commits and closing take that lock."""
+
+_DAMAGE: Final = ("malformed", "not a database", "no such", "could not decode", "Could not decode")
+"""What SQLite says of a catalog that is not as it was written."""
+
+
+def _connect(target: str) -> sqlite3.Connection:
     db = sqlite3.connect(
-        target, uri=uri, check_same_thread=False, isolation_level=None, timeout=30.0
+        target, uri=True, check_same_thread=False, isolation_level=None, timeout=BUSY_SECONDS
     )
     db.execute("PRAGMA synchronous=FULL")
     db.execute("PRAGMA cache_size=-16000")
     return db
 
 
-def _source_row(row: tuple[Any, ...]) -> SourceRow:
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    uri, wal = path.as_uri(), path.with_name(path.name + "-wal")
+    if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
+        return _connect(f"{uri}?mode=ro")
+    if not wal.exists() or not wal.stat().st_size:
+        return _connect(f"{uri}?immutable=1")
+    # A writer is at work, or died: commits stand in the log, which `immutable` does not read.
+    if path.with_name(path.name + "-shm").exists():
+        return _connect(f"{uri}?mode=ro")
+    with tempfile.TemporaryDirectory(prefix="sessiondex-") as folder, failing("copy", path):
+        copy = Path(folder) / path.name
+        shutil.copy(path, copy)
+        shutil.copy(wal, copy.with_name(wal.name))
+        db = _connect(copy.as_uri())
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # reads the log before it goes
+        return db
+
+
+def _source_row(row: Iterable[Any]) -> SourceRow:
     values = dict(zip(_FIELD_NAMES, row, strict=True))
     try:
         values["state"] = json.loads(values["state"])

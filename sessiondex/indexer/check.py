@@ -10,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from tantivy import Query
 
 from sessiondex.errors import Damaged, NotFound, SessiondexError
 from sessiondex.indexer.catalog import (
@@ -23,18 +26,29 @@ from sessiondex.indexer.catalog import (
     source_sum,
     table_sum,
 )
-from sessiondex.indexer.index_files import checksum
+from sessiondex.indexer.catalog_log import log_problem
+from sessiondex.indexer.index_files import file_problems
 from sessiondex.indexer.item_store import ItemStore
 from sessiondex.indexer.library import (
     Epoch,
     Library,
     read_manifest,
+    remove_epochs,
 )
-from sessiondex.indexer.lock import writer_lock
+from sessiondex.indexer.lock import is_locked, writer_lock
+from sessiondex.indexer.writing import SHARED_TEXT_BYTES
 from sessiondex.indexer.rebuild import StoreContents, contents_of, rebuild
 from sessiondex.indexer.sources import format_named
 from sessiondex.indexer.sources.base import SessionStub, SourceFile
-from sessiondex.indexer.writing import SHARED_TEXT_BYTES
+from sessiondex.indexer.term_fields import Filter, range_query
+
+TRIES: Final = 10
+"""How often a library that changes meanwhile is looked at again."""
+
+_UNREADABLE: Final = (
+    sqlite3.DatabaseError, ValueError, TypeError, OverflowError, LookupError, AttributeError,
+)  # fmt: skip
+"""What values of a changed catalog may lead to."""
 
 
 @dataclass(slots=True)
@@ -78,40 +92,78 @@ def check_library(path: str | Path, *, sources: bool = False) -> CheckReport:
         NotFound: there is no library.
         UnsupportedVersion: a newer release wrote it.
     """
-    report = CheckReport()
     folder = Path(path)
-    try:
-        library = Library.open(folder, read_only=True)
-    except Damaged as error:
-        report.add("library", str(error))
-        return report
-    with library:
-        epoch = library.epoch()
-        _check_epoch(epoch, report)
-        if sources and report.is_sound:
+    report = CheckReport()
+    for _ in range(TRIES):
+        report = CheckReport()
+        number = _newest_epoch(folder)
+        # Before anything opens the catalog, which would let go of what it takes for torn.
+        if not is_locked(folder / "writer.lock"):
+            problem = log_problem(folder / f"catalog-{number}.sqlite3")
+            if problem:
+                report.add("catalog", problem)
+        try:
+            library = Library.open(folder, read_only=True)
+        except Damaged as error:
+            report.add("library", str(error))
+            _check_items(folder / f"items-{number}", report)
+            return report
+        with library:
+            epoch = library.epoch()
+            commit = _check_epoch(epoch, report)
+            if report.is_sound:
+                break
+            # What a writer has changed meanwhile is no damage.
+            if library.epoch() is epoch and epoch.catalog.meta("commit") == commit:
+                return report
+    if sources and report.is_sound:
+        with Library.open(folder, read_only=True) as library:
             for row in library.snapshot().rows():
-                _check_source(epoch, row, report)
+                _check_source(library.epoch(), row, report)
     return report
 
 
-def _check_epoch(epoch: Epoch, report: CheckReport) -> None:
+def _check_items(folder: Path, report: CheckReport) -> None:
+    """Checks the item store by itself, where nothing says how far it is committed."""
     try:
-        for (line,) in epoch.catalog.rows("PRAGMA integrity_check"):
-            if line != "ok":
-                report.add("catalog", line)
-        lengths = epoch.catalog.lengths()
-        contents = contents_of(epoch.store, lengths)
-        for damage in contents.damages:
+        for damage in contents_of(ItemStore.open(folder)).damages:
             report.add("items", damage.message)
-        _check_lengths(epoch.store, lengths, report)
-        if report.is_sound:
-            _compare(epoch.catalog, contents, report)
-            _check_texts(epoch, report)
+    except SessiondexError as error:
+        report.add("items", error.message)
+
+
+def _check_epoch(epoch: Epoch, report: CheckReport) -> int:
+    """Checks one commit of an epoch; returns its number."""
+    commit = -1
+    try:
+        with epoch.catalog.reading():
+            _check_versions(epoch, report)
+            commit = epoch.catalog.meta("commit")
+            epoch.store.pinned()
+            for (line,) in epoch.catalog.rows("PRAGMA integrity_check"):
+                if line != "ok":
+                    report.add("catalog", line)
+            lengths = epoch.catalog.lengths()
+            contents = contents_of(epoch.store, lengths)
+            for damage in contents.damages:
+                report.add("items", damage.message)
+            _check_lengths(epoch.store, lengths, report)
+            if report.is_sound:
+                _compare(epoch.catalog, contents, report)
+                _check_texts(epoch, report)
+            _check_index(epoch, report)
     except SessiondexError as error:
         report.add("catalog", error.message)
-    except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError) as error:
-        report.add("catalog", f"a value cannot be read: {error}")
-    _check_index(epoch, report)
+    except _UNREADABLE as error:
+        report.add("catalog", f"a value cannot be read: {error!r}")
+    return commit
+
+
+def _check_versions(epoch: Epoch, report: CheckReport) -> None:
+    folder = epoch.catalog.path.parent if epoch.catalog.path is not None else None
+    told = read_manifest(folder)["index_version"] if folder is not None else None
+    if told != epoch.catalog.meta("index_version"):
+        report.add("library", f"library.json has changed: its index version {told} is not true")
 
 
 def _check_lengths(
@@ -151,10 +203,12 @@ def _compare(catalog: Catalog, contents: StoreContents, report: CheckReport) -> 
         found = set(catalog.rows(f"SELECT * FROM {table}"))
         if found != expected:
             report.add("catalog", f"{table} differs in {len(found ^ expected)} rows")
-    for table in ("identities", "plans"):
+    for table in ("identities", "plans", "forgotten"):
         if catalog.rows(f"SELECT * FROM {table}") != told.rows(f"SELECT * FROM {table}"):
             report.add("catalog", f"{table} differs from the item store")
-    expected_rows = {row[0]: json.loads(row[1]) for row in told.rows("SELECT ord,row FROM sessions")}
+    expected_rows = {
+        row[0]: json.loads(row[1]) for row in told.rows("SELECT ord,row FROM sessions")
+    }
     columns = (
         "ord,row,session,current,selector,agent,project,branch,model,parent,started,ended,entries,"
         "records"
@@ -177,14 +231,13 @@ def _compare(catalog: Catalog, contents: StoreContents, report: CheckReport) -> 
     for row in catalog.rows("SELECT * FROM sources"):
         if row[-1] != source_sum(row[:-1]):
             report.add("catalog", f"the row of source {row[1]!r} has changed")
-    with catalog.reading():
-        for table in SEALED_TABLES:
-            if catalog.apply(lambda db, table=table: table_sum(db, table)) != catalog.meta(
-                f"sum_{table}"
-            ):
-                report.add("catalog", f"{table} has changed")
-        if catalog.apply(meta_sum) != catalog.meta("sum_meta"):
-            report.add("catalog", "meta has changed")
+    for table in SEALED_TABLES:
+        if catalog.apply(lambda db, table=table: table_sum(db, table)) != catalog.meta(
+            f"sum_{table}"
+        ):
+            report.add("catalog", f"{table} has changed")
+    if catalog.apply(meta_sum) != catalog.meta("sum_meta"):
+        report.add("catalog", "meta has changed")
 
 
 def _check_texts(epoch: Epoch, report: CheckReport) -> None:
@@ -199,8 +252,9 @@ def _check_texts(epoch: Epoch, report: CheckReport) -> None:
         if (known is not None or size >= SHARED_TEXT_BYTES) and known != hasher.digest()[:16]:
             report.add("catalog", f"the digest of text {current} differs")
 
+    committed = epoch.catalog.lengths().get("texts", (1, 0))
     for info, batch in epoch.store.scan("texts"):
-        if (info.file, info.offset) >= epoch.catalog.lengths()["texts"]:
+        if (info.file, info.offset) >= committed:
             break
         ids = batch.column("text_id").to_pylist()
         for text, chunk in zip(ids, batch.column("text").to_pylist(), strict=True):
@@ -220,27 +274,30 @@ def _check_texts(epoch: Epoch, report: CheckReport) -> None:
 def _check_index(epoch: Epoch, report: CheckReport) -> None:
     if epoch.index is None:
         return
-    folder = epoch.index.folder
+    catalog = epoch.catalog
+    listed = catalog.rows("SELECT name,size,crc FROM index_files")
+    report.index_files = len(listed)
     try:
-        listed = epoch.catalog.rows("SELECT name,size,crc FROM index_files")
-        docs = epoch.catalog.meta("docs")
-    except SessiondexError:
-        return  # the catalog was reported
-    for name, size, crc in listed:
-        assert folder is not None
-        report.index_files += 1
-        path = folder / name
-        if not path.exists():
-            report.add("index", f"{name} is missing")
-        elif path.stat().st_size != size or checksum(path) != crc:
-            report.add("index", f"{name} has changed (crc32 check)")
-    try:
-        held = epoch.index.searcher().document_count
+        if epoch.index.folder is not None:
+            for problem in file_problems(epoch.index.folder, listed):
+                report.add("index", problem)
+        searcher = epoch.index.searcher()
+        below = Filter(seq_below=catalog.meta("seq"))
+        held = 0
+        for ord, text in catalog.rows("SELECT ord,row FROM sessions WHERE purged=0"):
+            row = SessionRow.from_json(text)
+            docs = searcher.count(range_query("key", ord << 32, (ord + 1) << 32), below)
+            held += docs
+            # A writer that died may have removed what is not current any more.
+            if docs != row.docs and (row.current or docs):
+                report.add("index", f"holds {docs} of {row.docs} documents of {row.session!r}")
+        every = searcher.count(Query.all_query(), below)
+        if every != held:
+            report.add("index", f"holds {every - held} documents of no session")
+        if searcher.count(Query.all_query(), Filter()) != searcher.document_count:
+            report.add("index", "meta.json has changed: its number of documents is wrong")
     except SessiondexError as error:
         report.add("index", error.message)
-        return
-    if held < docs:
-        report.add("index", f"holds {held} of {docs} documents")
 
 
 def _check_source(epoch: Epoch, row: SessionRow, report: CheckReport) -> None:
@@ -281,8 +338,9 @@ def repair_library(path: str | Path, *, wait_seconds: float = 30.0) -> CheckRepo
     """
     folder = Path(path)
     report = CheckReport()
-    number = _newest_epoch(folder)
     with writer_lock(folder / "writer.lock", wait_seconds=wait_seconds):
+        number = _newest_epoch(folder)
+        remove_epochs(folder, keep=number)
         store = ItemStore.open(folder / f"items-{number}")
         contents = contents_of(store)
         try:
@@ -303,17 +361,30 @@ def repair_library(path: str | Path, *, wait_seconds: float = 30.0) -> CheckRepo
 
 
 def _newest_epoch(folder: Path) -> int:
-    """The epoch that the manifest names, or else the newest that has an item store."""
-    numbers = [
+    """The epoch that the manifest names, or where it is lost the newest that was finished."""
+    numbers = sorted(
         int(path.name.removeprefix("items-"))
         for path in folder.glob("items-*")
         if path.name.removeprefix("items-").isdecimal()
-    ]
-    if not numbers:
-        raise NotFound(f"no library at {folder}", hint="run 'sessiondex index' to make one")
+    )
     try:
         named = read_manifest(folder)["epoch"]
+        if named in numbers or not numbers:
+            return named
     except Damaged:
-        return max(numbers)
-    return named if named in numbers else max(numbers)
+        pass
+    except NotFound:
+        if not numbers:
+            raise
+    if not numbers:
+        raise NotFound(f"no library at {folder}", hint="run 'sessiondex index' to make one")
+    finished = [number for number in numbers if _is_finished(folder, number)]
+    return max(finished or numbers)
 
+
+def _is_finished(folder: Path, number: int) -> bool:
+    try:
+        with closing(Catalog.open(folder / f"catalog-{number}.sqlite3", read_only=True)) as catalog:
+            return bool(catalog.meta("finished"))
+    except SessiondexError:
+        return False

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import orjson
 
@@ -88,11 +89,13 @@ class Lexicon:
                 return cls(folder)
             try:
                 manifest: dict[str, Any] = orjson.loads(data)
+                if manifest.pop("crc") != crc32(orjson.dumps(manifest)):
+                    raise Damaged(f"the lexicon manifest {path} has changed (crc32 check)")
                 coverage = Coverage(*manifest["coverage"])
                 names = tuple(manifest["blobs"])
                 sizes = manifest["sizes"]
                 next_number = manifest["next"]
-            except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
                 raise Damaged(f"cannot read the lexicon manifest {path}: {error!r}") from error
             try:
                 blobs = tuple(
@@ -161,18 +164,13 @@ class Lexicon:
 
     def _manifest(self) -> bytes:
         coverage = self.coverage
-        return orjson.dumps(
-            {
-                "coverage": [
-                    coverage.below_seq,
-                    coverage.covered_bytes,
-                    coverage.uncovered_bytes,
-                ],
-                "blobs": self.names,
-                "sizes": [len(blob) for blob in self.blobs],
-                "next": self.next_number,
-            }
-        )
+        manifest: dict[str, Any] = {
+            "coverage": [coverage.below_seq, coverage.covered_bytes, coverage.uncovered_bytes],
+            "blobs": self.names,
+            "sizes": [len(blob) for blob in self.blobs],
+            "next": self.next_number,
+        }
+        return orjson.dumps({**manifest, "crc": crc32(orjson.dumps(manifest))})
 
     def _written(self, keep: tuple[str, ...] = ()) -> Lexicon:
         if self.folder is None:

@@ -18,15 +18,16 @@ import os
 import shutil
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sessiondex.errors import Damaged, Failed, NotFound, UnsupportedVersion
-from sessiondex.indexer.catalog import Catalog
+from sessiondex.errors import Busy, Damaged, Failed, NotFound, UnsupportedVersion
+from sessiondex.indexer.catalog import Catalog, put_meta
 from sessiondex.indexer.item_store import ItemStore
 from sessiondex.indexer.lock import writer_lock
 from sessiondex.indexer.snapshot import LibrarySnapshot
+from sessiondex.indexer.store_files import failing, sync_folder
 from sessiondex.indexer.view import View
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ INDEX_VERSION: Final = 1
 CONSISTENT_TRIES: Final = 200
 
 
+Stamp = tuple[int, int] | None
+"""Tells one `library.json` from the next; None where there is none."""
+
+
 class Epoch:
     """One catalog, item store and term index that belong together."""
 
@@ -53,6 +58,14 @@ class Epoch:
         self.view = View(catalog, store)
         self._lock = threading.Lock()
         self._searcher: tuple[int, TermSearcher] | None = None
+        self._held_commit = -1
+
+    def hold(self, commit: int) -> None:
+        """Opens all item files of a commit: a later rewrite removes only their names."""
+        with self._lock:
+            if self._held_commit != commit:
+                self.store.pinned()
+                self._held_commit = commit
 
     def searcher(self, commit: int) -> TermSearcher:
         """A searcher that holds at least what a commit made visible."""
@@ -73,12 +86,16 @@ class Epoch:
 class Library:
     """Sessions, captured and indexed. Readers and one writer, across threads and processes."""
 
-    def __init__(self, path: Path | None, epoch: Epoch, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path | None, epoch: Epoch, *, stamp: Stamp = None, read_only: bool = False
+    ) -> None:
         self.path = path
         self.is_read_only = read_only
         self._epoch = epoch
-        self._stamp = _stamp(path)
+        self._stamp = stamp
+        """Of the manifest that named the epoch."""
         self._lock = threading.RLock()
+        self._writers_turn = threading.Lock()
 
     # ------------------------------------------------------------ opening
 
@@ -113,14 +130,20 @@ class Library:
             ) from error
         with writer_lock(folder / "writer.lock", wait_seconds=30):
             if not (folder / "library.json").exists():
-                _remove_epochs(folder, keep=0)
-                create_epoch(folder, 1).close()
-                write_manifest(folder, 1)
+                if any(path.stat().st_size for path in folder.glob("items-*/*")):
+                    raise Damaged(
+                        f"{folder / 'library.json'} is missing, but there is an item store",
+                        hint="run 'sessiondex check --repair'",
+                    )
+                remove_epochs(folder, keep=0)
+                with closing(create_epoch(folder, 1)) as epoch:
+                    _finish(epoch)
+                    write_manifest(folder, 1)
         return cls.open(folder)
 
     @classmethod
     def open(cls, path: str | Path, *, read_only: bool = False) -> Library:
-        """Opens a library.
+        """Opens a library; read-only if its folder cannot be written to.
 
         Raises:
             NotFound: there is none; says which command makes one.
@@ -128,18 +151,9 @@ class Library:
             Damaged: a part is missing or unreadable.
         """
         folder = Path(path)
-        manifest = read_manifest(folder)
-        for _ in range(CONSISTENT_TRIES):
-            try:
-                epoch = open_epoch(folder, manifest, read_only=read_only)
-            except Damaged:
-                again = read_manifest(folder)
-                if again == manifest:
-                    raise
-                manifest = again
-                continue
-            return cls(folder, epoch, read_only=read_only)
-        raise Failed("the library is being rewritten again and again", hint="try again later")
+        read_only = read_only or not os.access(folder, os.W_OK)
+        stamp, epoch = _open_current(folder, read_only=read_only)
+        return cls(folder, epoch, stamp=stamp, read_only=read_only)
 
     def close(self) -> None:
         """Closes the catalog; captures that were taken can no longer be read."""
@@ -157,16 +171,9 @@ class Library:
     def epoch(self) -> Epoch:
         """The current epoch; opens the next one when a rewrite has switched to it."""
         with self._lock:
-            if self.path is not None:
-                stamp = _stamp(self.path)
-                if stamp != self._stamp:
-                    manifest = read_manifest(self.path)
-                    if manifest["epoch"] != self._epoch.number or self._epoch.index is None:
-                        # The old epoch stays open for the captures that hold it.
-                        self._epoch = open_epoch(
-                            self.path, manifest, read_only=self.is_read_only
-                        )
-                    self._stamp = stamp
+            if self.path is not None and _stamp(self.path) != self._stamp:
+                # The old epoch stays open for the captures that hold it.
+                self._stamp, self._epoch = _open_current(self.path, read_only=self.is_read_only)
             return self._epoch
 
     def snapshot(self) -> LibrarySnapshot:
@@ -176,6 +183,7 @@ class Library:
             with epoch.catalog.reading():
                 commit, mark = epoch.catalog.meta("commit"), epoch.catalog.meta("seq")
                 refreshed_at = epoch.catalog.meta("refreshed_at")
+            epoch.hold(commit)
             searcher = epoch.searcher(commit) if epoch.index is not None else None
             # Deletions follow one commit behind, so an unchanged commit means nothing is missing.
             if epoch.catalog.meta("commit") == commit and self.epoch() is epoch:
@@ -203,25 +211,33 @@ class Library:
             raise Failed(
                 "the library was opened read-only", hint="open it for writing to change it"
             )
-        lock = (
-            writer_lock(self.path / "writer.lock", wait_seconds=wait_seconds)
-            if self.path is not None
-            else nullcontext()
-        )
-        with lock, self._lock:
+        if self.path is None:
+            if not self._writers_turn.acquire(timeout=wait_seconds):
+                raise Busy("another thread of this process writes to the library in memory")
+            try:
+                yield self.epoch()
+            finally:
+                self._writers_turn.release()
+            return
+        with writer_lock(self.path / "writer.lock", wait_seconds=wait_seconds):
             epoch = self.epoch()
-            if self.path is not None:
-                _remove_epochs(self.path, keep=epoch.number)
+            remove_epochs(self.path, keep=epoch.number)
             yield epoch
 
     def switch(self, epoch: Epoch) -> None:
-        """Makes a newly built epoch the current one; the writer lock must be held."""
+        """Makes a newly built epoch the current one; the writer lock must be held.
+
+        Raises:
+            Failed: the disk refused; the next look at the library tells which epoch is current.
+        """
         with self._lock:
             if self.path is not None:
+                _finish(epoch)
                 write_manifest(self.path, epoch.number)
                 self._stamp = _stamp(self.path)
-                _remove_epochs(self.path, keep=epoch.number)
             self._epoch = epoch
+        if self.path is not None:
+            remove_epochs(self.path, keep=epoch.number)
 
     def index(self, paths: Any = (), **options: Any) -> Any:
         """Indexes files and folders, or refreshes what is known; see `refresh.index_library`."""
@@ -245,7 +261,8 @@ def read_manifest(folder: Path) -> dict[str, int]:
     try:
         manifest = json.loads(path.read_bytes())
         version, index, epoch = (
-            int(manifest[name]) for name in ("format_version", "index_version", "epoch")
+            _number(manifest[name], least)
+            for name, least in (("format_version", 1), ("index_version", 0), ("epoch", 1))
         )
     except FileNotFoundError:
         raise NotFound(
@@ -268,27 +285,34 @@ def read_manifest(folder: Path) -> dict[str, int]:
     return {"format_version": version, "index_version": index, "epoch": epoch}
 
 
+def _number(value: int, least: int) -> int:
+    if int(value) < least:
+        raise ValueError(f"{value} is below {least}")
+    return int(value)
+
+
+def _finish(epoch: Epoch) -> None:
+    """Says in the catalog what the manifest will say: the epoch is whole, and of which version."""
+    with epoch.catalog.transaction() as db:
+        put_meta(db, finished=1, index_version=INDEX_VERSION)
+
+
 def write_manifest(folder: Path, epoch: int) -> None:
-    """Replaces `library.json` atomically and durably."""
+    """Replaces `library.json` atomically and durably.
+
+    Raises:
+        Failed: the disk refused; the file is the old one or the new one.
+    """
     manifest = {"format_version": FORMAT_VERSION, "index_version": INDEX_VERSION, "epoch": epoch}
     temporary = folder / "library.json.new"
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(file, json.dumps(manifest).encode() + b"\n")
-        os.fsync(file)
-    finally:
-        os.close(file)
-    os.rename(temporary, folder / "library.json")
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes created, renamed and removed names of a folder durable."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with failing("write", folder / "library.json"):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(json.dumps(manifest).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, folder / "library.json")
+        sync_folder(folder)
 
 
 def create_epoch(folder: Path | None, number: int) -> Epoch:
@@ -317,9 +341,20 @@ def open_epoch(folder: Path, manifest: dict[str, int], *, read_only: bool) -> Ep
     return Epoch(number, catalog, store, index)
 
 
-def _stamp(folder: Path | None) -> tuple[int, int] | None:
-    if folder is None:
-        return None
+def _open_current(folder: Path, *, read_only: bool) -> tuple[Stamp, Epoch]:
+    """The epoch that the manifest names, and the stamp of that manifest."""
+    for _ in range(CONSISTENT_TRIES):
+        stamp = _stamp(folder)
+        manifest = read_manifest(folder)
+        try:
+            return stamp, open_epoch(folder, manifest, read_only=read_only)
+        except Damaged:
+            if _stamp(folder) == stamp:
+                raise
+    raise Failed("the library is being rewritten again and again", hint="try again later")
+
+
+def _stamp(folder: Path) -> Stamp:
     try:
         found = os.stat(folder / "library.json")
     except FileNotFoundError:
@@ -333,13 +368,18 @@ def _is_ours(name: str) -> bool:
     )
 
 
-def _remove_epochs(folder: Path, *, keep: int) -> None:
-    """Removes the files of every other epoch: an old one, or one that a crash left unfinished."""
-    for path in folder.iterdir():
-        stem, _, rest = path.name.partition("-")
-        number = rest.split(".")[0]
-        if stem in {"catalog", "items", "index"} and number.isdecimal() and int(number) != keep:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+def remove_epochs(folder: Path, *, keep: int) -> None:
+    """Removes the files of every other epoch: an old one, or one that a crash left unfinished.
+
+    Raises:
+        Failed: some of them stay.
+    """
+    with failing("remove an old part of the library below", folder):
+        for path in folder.iterdir():
+            stem, _, rest = path.name.partition("-")
+            number = rest.split(".")[0]
+            if stem in {"catalog", "items", "index"} and number.isdecimal() and int(number) != keep:
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)

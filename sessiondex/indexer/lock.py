@@ -6,6 +6,7 @@ holder dies, so a lock file that is left behind means nothing.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -55,9 +56,31 @@ def writer_lock(path: Path, *, wait_seconds: float) -> Generator[None]:
             "host": socket.gethostname(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps(holder).encode(), 0)
-        yield
+        # The lock is what counts: a full disk must not keep anyone from, say, forgetting.
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps(holder).encode(), 0)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                os.ftruncate(file, 0)
+    finally:
+        os.close(file)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a writer holds the lock now; needs no right to write."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
     finally:
         os.close(file)
 

@@ -10,6 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -24,7 +25,6 @@ from sessiondex.indexer.catalog import (
     SourceRow,
     put_meta,
     put_session,
-    put_source,
 )
 from sessiondex.indexer.item_store import EntryRun as Run
 from sessiondex.indexer.item_store import ItemStore, entry_runs, record_runs, text_run
@@ -36,6 +36,8 @@ from sessiondex.limits import MIB
 HEAP_BYTES: Final = 64 * MIB
 BATCH_BYTES: Final = 48 * MIB
 _ENTRIES_AT_ONCE: Final = 256
+LOST: Final = -1
+"""Parser version of a session that lost texts: older than any."""
 
 
 class StoreContents(NamedTuple):
@@ -96,12 +98,24 @@ def contents_of(
                         value = json.loads(text)
                         if "fact" in value:
                             facts.append(FactRow(*value["fact"]))
+                        elif "forgotten" in value:
+                            db.execute(
+                                "INSERT OR IGNORE INTO forgotten VALUES (?,?)", value["forgotten"]
+                            )
+                        elif "again" in value:
+                            db.execute("DELETE FROM forgotten WHERE path=?", (value["again"],))
                         else:
                             row = SessionRow(**value["session"])
                             rows.setdefault(row.ord, []).append(row)
+        newest: dict[str, int] = {}
         for known in rows.values():
             row = _whole(known, entries, records)
             put_session(db, row, 0)
+            if row.current:
+                newest[row.session] = max(row.ord, newest.get(row.session, 0))
+        for session, ord in newest.items():
+            # Where the word that a generation was replaced is lost, its successor says it.
+            db.execute("UPDATE sessions SET current=0 WHERE session=? AND ord<?", (session, ord))
         db.executemany("INSERT INTO facts VALUES (?,?,?,?,?,?,?)", facts)
     return StoreContents(catalog, damages)
 
@@ -174,7 +188,26 @@ def rebuild(
     old = contents.catalog if contents is not None else epoch.catalog
     view = View(old, epoch.store)
     new = create_epoch(library.path, epoch.number + 1)
-    writer = LibraryWriter(new, heap_bytes=HEAP_BYTES, now_ms=lambda: int(time.time() * 1000))
+    try:
+        writer = LibraryWriter(new, heap_bytes=HEAP_BYTES, now_ms=lambda: int(time.time() * 1000))
+        try:
+            _fill(new, writer, epoch, view, keep, contents, forgotten or [])
+        except BaseException:
+            with suppress(SessiondexError):  # the first error is the one to tell
+                writer.abandon()
+            raise
+        library.switch(new)
+    except BaseException:
+        new.close()
+        raise
+    return new
+
+
+def _fill(
+    new: Epoch, writer: LibraryWriter, epoch: Epoch, view: View, keep: Callable[[SessionRow], bool],
+    contents: StoreContents | None, forgotten: list[tuple[str, str]],
+) -> None:  # fmt: skip
+    old = view.catalog
     sources = _sources(epoch, contents)
     by_path = {source.path: source for source in sources}
     dropped: set[str] = set()
@@ -198,21 +231,13 @@ def rebuild(
         _copy(view, writer, row, source.source if source is not None else 0, damages)
         if writer.uncommitted_bytes >= BATCH_BYTES:
             writer.commit([])
-    kept = [source for source in sources if not _is_trace(source, forgotten, dropped, old)]
-    writer.commit(kept)
+    for place in [*old.rows("SELECT path, selector FROM forgotten"), *forgotten]:
+        writer.forget_source(*place)
+    writer.commit([source for source in sources if not _is_trace(source, forgotten, dropped, old)])
     writer.close(final=True)
-    with new.catalog.transaction() as db:
-        if contents is None:
-            db.executemany(
-                "INSERT OR IGNORE INTO forgotten VALUES (?,?)",
-                epoch.catalog.rows("SELECT path, selector FROM forgotten"),
-            )
+    if contents is None:
+        with new.catalog.transaction() as db:
             put_meta(db, refreshed_at=epoch.catalog.meta("refreshed_at"))
-        db.executemany("INSERT OR IGNORE INTO forgotten VALUES (?,?)", forgotten or [])
-        for source in kept:
-            put_source(db, source)
-    library.switch(new)
-    return new
 
 
 def _sources(epoch: Epoch, contents: StoreContents | None) -> list[SourceRow]:
@@ -220,7 +245,7 @@ def _sources(epoch: Epoch, contents: StoreContents | None) -> list[SourceRow]:
     if contents is None:
         return epoch.catalog.sources()
     try:
-        return [replace(source, size=-1, state={}) for source in epoch.catalog.sources()]
+        return [replace(s, size=-1, state={}) for s in epoch.catalog.sources(only_true=True)]
     except SessiondexError:
         return []
 
@@ -242,6 +267,7 @@ def _copy(
     damages: list[Damaged] | None,
 ) -> None:  # fmt: skip
     """Writes one session anew: its records, each with its entries and their texts."""
+    before = len(damages or ())
     sink = writer.restore_session(row, source)
     entries = _entries(view, row, damages)
     waiting = next(entries, None)
@@ -256,6 +282,8 @@ def _copy(
         (row.ord,),
     ):
         writer.add_fact(FactRow(*fact)._replace(since=0))
+    if len(damages or ()) > before:
+        sink.row.parser_version = LOST  # while its source exists, the next refresh reads it again
 
 
 def _entries(
@@ -267,7 +295,7 @@ def _entries(
             entry, data = stored.entry, b""
             if entry.total_bytes:
                 try:
-                    data = view.text(stored.text_id)
+                    data = view.text(stored.text_id, 0, entry.total_bytes)
                 except Damaged as error:
                     if damages is None:
                         raise

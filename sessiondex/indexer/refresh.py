@@ -8,8 +8,10 @@ otherwise the session gets a new generation that remembers how many leading reco
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -206,6 +208,16 @@ class _Refresh:
     # ------------------------------------------------------------ the run
 
     def run(self, paths: list[Path]) -> IndexReport:
+        try:
+            self._run(paths)
+        except BaseException:
+            if self._writer is not None:
+                with suppress(SessiondexError):  # the first error is the one to tell
+                    self._writer.abandon()
+            raise
+        return self._report
+
+    def _run(self, paths: list[Path]) -> None:
         found = session_files(self._catalog, paths, self._options, report=self._unreadable)
         known: dict[str, tuple[int, int, int, int, int, str]] = {
             row[0]: row[1:]
@@ -260,7 +272,6 @@ class _Refresh:
             )
             db.execute("UPDATE meta SET value=? WHERE name='refreshed_at'", (self._now_ms(),))
         self._report.sessions = len(self._touched)
-        return self._report
 
     def _unreadable(self, item: Unreadable) -> None:
         self._report.failures.append({"file": str(item.path), "reason": item.reason})
@@ -336,7 +347,7 @@ class _Refresh:
             row.head = fingerprint(item.path, resume_offset(row.state))
             self._report.indexed += 1
         except SessiondexError as error:
-            if error.kind in ("damaged", "busy", "internal") or self._writer_is_dead(error):
+            if error.kind in ("damaged", "busy", "internal") or self._is_of_library(error):
                 raise
             self._fail(row, error.message if not error.hint else str(error))
         except OSError as error:
@@ -347,8 +358,11 @@ class _Refresh:
             if self._report.entries > entries_before:
                 self._report.bytes += item.stat.st_size
 
-    def _writer_is_dead(self, error: SessiondexError) -> bool:
-        return self._writer is not None and self._writer.is_dead
+    def _is_of_library(self, error: SessiondexError) -> bool:
+        """Whether the library failed, not the file."""
+        if self._writer is not None and self._writer.is_dead:
+            return True
+        return isinstance(error.__cause__, (sqlite3.Error, OSError))
 
     def _fail(self, row: SourceRow, reason: str) -> None:
         row.reason = reason

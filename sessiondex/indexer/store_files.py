@@ -138,25 +138,25 @@ class DiskFile:
         return self._identity
 
     def size(self) -> int:
-        with _failing("read", self._path):
+        with failing("read", self._path):
             return os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        with _failing("read", self._path):
+        with failing("read", self._path):
             return os.pread(self._descriptor, length, offset)
 
     def write(self, offset: int, data: bytes) -> None:
-        with _failing("write", self._path):
+        with failing("write", self._path):
             written = os.pwrite(self._descriptor, data, offset)
             while written < len(data):
                 written += os.pwrite(self._descriptor, data[written:], offset + written)
 
     def truncate(self, length: int) -> None:
-        with _failing("truncate", self._path):
+        with failing("truncate", self._path):
             os.ftruncate(self._descriptor, length)
 
     def sync(self) -> None:
-        with _failing("sync", self._path):
+        with failing("sync", self._path):
             _sync_data(self._descriptor)
 
 
@@ -168,17 +168,17 @@ class DiskFolder:
 
     def make(self) -> None:
         """Creates the folder if it is not there."""
-        with _failing("create", self._path):
+        with failing("create", self._path):
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
 
     def names(self) -> list[str]:
-        with _failing("list", self._path):
+        with failing("list", self._path):
             return os.listdir(self._path)
 
     def open(self, name: str, *, writable: bool = False) -> DiskFile | None:
         path = self._path / name
-        with _failing("open", path):
+        with failing("open", path):
             try:
                 mode = os.O_RDWR if writable else os.O_RDONLY
                 return DiskFile(path, os.open(path, mode | os.O_CLOEXEC))
@@ -187,24 +187,25 @@ class DiskFolder:
 
     def create(self, name: str) -> DiskFile:
         path = self._path / name
-        with _failing("create", path):
+        with failing("create", path):
             mode = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return DiskFile(path, os.open(path, mode, 0o600))
 
     def remove(self, name: str) -> None:
         path = self._path / name
-        with _failing("remove", path):
+        with failing("remove", path):
             path.unlink(missing_ok=True)
 
     def sync(self) -> None:
-        with _failing("sync", self._path):
-            _sync_folder(self._path)
+        with failing("sync", self._path):
+            sync_folder(self._path)
 
     def shown(self, name: str) -> str:
         return str(self._path / name)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Makes created, renamed and removed names of a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -213,7 +214,8 @@ def _sync_folder(path: Path) -> None:
 
 
 @contextmanager
-def _failing(action: str, path: Path) -> Generator[None]:
+def failing(action: str, path: Path) -> Generator[None]:
+    """Turns what the system refuses into `Failed`, which says what was to be done to which file."""
     try:
         yield
     except OSError as error:

@@ -224,7 +224,8 @@ class TermWriter:
             Failed: if the engine refused, or says that it committed but did not.
         """
         try:
-            self._cover_before_commit()
+            with engine_errors("write the lexicon"):
+                self._cover_before_commit()
         except BaseException:
             self._writer = None
             raise
@@ -265,11 +266,19 @@ class TermWriter:
             or self._own_bytes < _SMALL_BATCH
             or coverage.uncovered_bytes > max(coverage.covered_bytes, 8 * _SMALL_BATCH)
         ):
-            self._cover_by_listing()
+            with engine_errors("write the lexicon"):
+                self._cover_by_listing()
         # A writer that is dropped during a merge goes on for a moment, beside the next writer,
         # and removes files by what it knew.
         with engine_errors("finish the index"):
             writer.wait_merging_threads()
+
+    def abandon(self) -> None:
+        """Ends the writer after a failure elsewhere; what was not committed is gone."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with engine_errors("end the index writer"):
+                writer.wait_merging_threads()
 
     # ------------------------------------------------------------ lexicon
 
@@ -308,9 +317,8 @@ class TermWriter:
     def _cover_by_listing(self) -> None:
         coverage = self._lexicon.coverage
         searcher = self._before
-        with engine_errors("list the terms of the index"):
-            terms = searcher.all_terms()
-            below_seq = searcher.last_seq() + 1
+        terms = searcher.all_terms()
+        below_seq = searcher.last_seq() + 1
         self._lexicon = self._lexicon.replaced(
             terms, Coverage(below_seq, coverage.covered_bytes + coverage.uncovered_bytes)
         )

@@ -27,7 +27,7 @@ from sessiondex.indexer.catalog import (
 )
 from sessiondex.indexer.copies import update_copies
 from sessiondex.indexer.index_files import record_index_files
-from sessiondex.indexer.item_store import Flushed, text_head
+from sessiondex.indexer.item_store import Flushed, ItemStore, text_head
 from sessiondex.indexer.library import Epoch
 from sessiondex.indexer.term_index import facet
 from sessiondex.model import Entry, Record, SessionHeader, derived_summary, flag_names
@@ -84,7 +84,13 @@ class LibraryWriter:
         self._next_text: int = meta["next_text"]
         self._commit: int = meta["commit"]
         self._next_batch: int = self._catalog.row("SELECT ifnull(max(batch),0)+1 FROM batches")[0]
-        self._store = epoch.store.writer(self._catalog.lengths())
+        lengths = self._catalog.lengths()
+        if _has_leftovers(epoch.store, lengths):
+            # Where the catalog's own commit failed at its end, its log may still hold what
+            # belongs to them: this writes over it, before they go.
+            with self._catalog.transaction() as db:
+                put_meta(db, seq=meta["seq"])
+        self._store = epoch.store.writer(lengths)
         self._index = epoch.index.writer(heap_bytes)
         self._index_folder = epoch.index.folder
         self._index.delete_seq_from(self._seq)
@@ -114,6 +120,7 @@ class LibraryWriter:
         self._identities: list[tuple[int, int, int]] = []
         self._plans: list[tuple[int, int]] = []
         self._new_facts: list[FactRow] = []
+        self._forgotten: list[tuple[str, str]] = []
         self.uncommitted_bytes = 0
         """Text added since the last commit."""
 
@@ -158,6 +165,10 @@ class LibraryWriter:
     def add_fact(self, fact: FactRow) -> None:
         """Adds a fact that an earlier epoch knew."""
         self._new_facts.append(fact)
+
+    def forget_source(self, path: str, selector: str) -> None:
+        """Lets `index` skip a session of a file from now on."""
+        self._forgotten.append((path, selector))
 
     def open_session(self, row: SessionRow, source: SourceRow, assembler: Assembler) -> SessionSink:
         """Goes on with a session after its committed entries."""
@@ -323,6 +334,10 @@ class LibraryWriter:
             self._store.add_session(_journal(row))
         for fact in self._new_facts:
             self._store.add_session(json.dumps({"fact": list(fact)}))
+        for place in self._forgotten:
+            self._store.add_session(json.dumps({"forgotten": place}))
+        for path in again:
+            self._store.add_session(json.dumps({"again": path}))
         flushed = self._store.flush()
         self._index.commit(self._docs)
         try:
@@ -371,6 +386,7 @@ class LibraryWriter:
                 since=self._since,
             )  # fmt: skip
             db.executemany("DELETE FROM forgotten WHERE path=?", [(path,) for path in again])
+            db.executemany("INSERT OR IGNORE INTO forgotten VALUES (?,?)", self._forgotten)
             self._commit += 1
             put_meta(
                 db, seq=self._seq, commit=self._commit, docs=self._docs, next_ord=self._next_ord,
@@ -411,12 +427,24 @@ class LibraryWriter:
               run.first_start) for run in flushed.text_runs],
         )  # fmt: skip
 
+    def abandon(self) -> None:
+        """Gives the index writer back after a failure, so that the next one finds no other."""
+        self.is_dead = True
+        self._index.abandon()
+
     def close(self, *, final: bool = False) -> None:
         """Gives the index writer back; `final` waits for merges and seals what they wrote."""
         self._index.close(final=final)
         if final and self._index_folder is not None:
             with self._catalog.transaction() as db:
                 record_index_files(db, self._index_folder)
+
+
+def _has_leftovers(store: ItemStore, lengths: dict[str, tuple[int, int]]) -> bool:
+    """Whether a dead writer left something behind what is committed."""
+    return any(
+        (info.number, info.size) > lengths.get(info.stream, (1, 0)) for info in store.files()
+    )
 
 
 def _journal(row: SessionRow) -> str:
