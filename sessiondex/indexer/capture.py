@@ -291,13 +291,9 @@ class Capture:
             return 0
         run = self.view.catalog.run_of_record(self.session_ord, ref.record)
         while run is not None and run.first < self.tail_first:
-            first, (records, blocks) = self.view.run_columns(
-                run, run.first, self.tail_first, ("record", "block")
-            )
-            places = list(zip(records, blocks, strict=True))
-            at = bisect_left(places, (ref.record, ref.block))
-            if at < len(places):
-                return first + at
+            at = self.view.position(run, self.tail_first, ref)
+            if at is not None:
+                return at
             if run.stop >= self.tail_first:
                 break
             run = self.view.run(self.session_ord, run.stop)
@@ -357,8 +353,7 @@ class Capture:
         total = Counts()
         if inside:
             run = self._run_at(inside - 1)
-            kinds = self.view.run_columns(run, run.first, inside, ("kind",))[1][0]
-            total = run.before.plus(Counts(*(kinds.count(code) for code in range(5))))
+            total = run.before.plus(Counts(*self.view.kind_counts(run, inside)))
         for item in self.tail.entries[: ordinal - inside]:
             code = kind_code(item.entry)
             total = total.plus(Counts(*(int(code == n) for n in range(5))))
@@ -391,8 +386,7 @@ class Capture:
         total = 0
         if inside > 0:
             run = self._run_at(inside - 1)
-            marks = self.view.run_columns(run, run.first, inside, ("is_anchor",))[1][0]
-            total = run.anchors + sum(marks)
+            total = run.anchors + self.view.anchors(run, inside)
         return total + sum(e.entry.is_anchor for e in self.tail.entries[: max(ordinal - inside, 0)])
 
     def anchor_ordinals(self, first: int, stop: int, step: int = 1) -> list[int]:

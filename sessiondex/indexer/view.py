@@ -8,6 +8,7 @@ it may ask.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -138,6 +139,15 @@ class View:
                     self._infos.clear()
         return found
 
+    def text_places(self, ord: int, first: int, stop: int) -> tuple[list[int], list[int]]:
+        """Text ids and sizes of the entries `first` to `stop` (exclusive)."""
+        ids: list[int] = []
+        sizes: list[int] = []
+        for _, (some_ids, some_sizes) in self.columns(ord, first, stop, ("text_id", "total_bytes")):
+            ids += some_ids
+            sizes += some_sizes
+        return ids, sizes
+
     def columns(
         self, ord: int, first: int, stop: int, names: tuple[str, ...]
     ) -> Iterator[tuple[int, list[list[Any]]]]:
@@ -154,6 +164,27 @@ class View:
         length = min(stop, run.stop) - begin
         offset = run.row0 + begin - run.first
         return begin, [batch.column(name).slice(offset, length).to_pylist() for name in names]
+
+    def position(self, run: EntryRun, stop: int, ref: tuple[int, int]) -> int | None:
+        """The first ordinal of a run, below `stop`, at or after a source position."""
+        batch = self.batch(self.batch_info(run.batch), ("record", "block"))
+        records, blocks = _numbers(batch.column("record"), "Q"), _numbers(batch.column("block"), "I")
+        end = run.row0 + min(run.rows, stop - run.first)
+        at = bisect_left(records, ref[0], run.row0, end)
+        while at < end and (records[at], blocks[at]) < ref:
+            at += 1
+        return None if at == end else run.first + at - run.row0
+
+    def kind_counts(self, run: EntryRun, stop: int) -> list[int]:
+        """How many entries of each kind code a run has below an ordinal."""
+        kinds = self.batch(self.batch_info(run.batch), ("kind",)).column("kind")
+        part = bytes(_numbers(kinds, "B")[run.row0 : run.row0 + stop - run.first])
+        return [part.count(code) for code in range(5)]
+
+    def anchors(self, run: EntryRun, stop: int) -> int:
+        """How many anchors a run has below an ordinal."""
+        marks = self.batch(self.batch_info(run.batch), ("is_anchor",)).column("is_anchor")
+        return marks.slice(run.row0, stop - run.first).true_count
 
     def record(self, ord: int, number: int) -> Record | None:
         """What was kept of a record: its place, digest, blocks; never items."""
@@ -183,12 +214,23 @@ class View:
             for chunks in reversed(self._chunks.values()):
                 if chunks.holds_all_of(text):
                     return text_slice([chunks], text, start, stop)
+        infos = self._text_batches(text, start)
+        return text_slice((self.chunks(info) for info in infos), text, start, stop)
+
+    def passing_chunks(self, text: int) -> TextChunks:
+        """The texts batch in which a text begins, for one look: it takes no room in the cache."""
+        info = self._text_batches(text, 0)[0]
+        with self._lock:
+            found = self._chunks.get(info)
+        return self._read_chunks(info) if found is None else found
+
+    def _text_batches(self, text: int, start: int) -> list[BatchInfo]:
         infos = self.catalog.text_batches(text, start)
         if not infos:
             raise Damaged(
                 f"text {text} is not in the catalog", hint="run 'sessiondex check --repair'"
             )
-        return text_slice((self.chunks(info) for info in infos), text, start, stop)
+        return infos
 
     def chunks(self, info: BatchInfo) -> TextChunks:
         """A texts batch, opened for slicing; checked against its checksum when read."""
@@ -197,14 +239,19 @@ class View:
             if found is not None:
                 self._chunks.move_to_end(info)
                 return found
-        found = TextChunks(self.store.read(info))
+        found = self._read_chunks(info)
         with self._lock:
-            self.batches_read += 1
-            self.bytes_read += info.length
             if found.nbytes <= CACHED_BATCH_BYTES:
                 self._chunks[info] = found
                 if len(self._chunks) > CACHED_BATCHES:
                     self._chunks.popitem(last=False)
+        return found
+
+    def _read_chunks(self, info: BatchInfo) -> TextChunks:
+        found = TextChunks(self.store.read(info))
+        with self._lock:
+            self.batches_read += 1
+            self.bytes_read += info.length
         return found
 
     def forget_cached(self) -> None:
@@ -215,3 +262,9 @@ class View:
             self._rows.clear()
             self._infos.clear()
             self._chunks.clear()
+
+
+def _numbers(column: pa.Array, code: str) -> memoryview:
+    """The values of a column of fixed width without nulls."""
+    view = memoryview(column.buffers()[1]).cast(code)
+    return view[column.offset : column.offset + len(column)]
