@@ -184,8 +184,8 @@ def serve_http(server: McpServer, *, port: int, announce: Callable[[str], None])
     """
     import uvicorn
 
-    listening = socket.socket()
-    with listening:
+    # Without the protocol asyncio leaves Nagle's algorithm on: 40 ms a reply.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((HOST, port))
