@@ -117,13 +117,18 @@ def _form_of(target: str | None) -> ExportFormat:
 
 @contextmanager
 def _opened(target: str | None) -> Generator[IO[bytes]]:
-    """Standard output, or a new private file that takes its name only when it is whole."""
+    """Standard output, or a new private file that takes its name only when it is whole.
+
+    What a link leads to is written, never the link replaced; a device or a pipe is written into.
+    """
     if target is None:
         sys.stdout.flush()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    unfinished = f"{target}.unfinished"
+    is_special = os.path.exists(target) and not os.path.isfile(target)
+    path = target if is_special else os.path.realpath(target)
+    unfinished = path if is_special else f"{path}.unfinished"
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     except OSError as error:
@@ -131,7 +136,9 @@ def _opened(target: str | None) -> Generator[IO[bytes]]:
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
-        os.replace(unfinished, target)
+        if not is_special:
+            os.replace(unfinished, path)
     except BaseException:
-        Path(unfinished).unlink(missing_ok=True)
+        if not is_special:
+            Path(unfinished).unlink(missing_ok=True)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -89,6 +90,23 @@ def test_an_export_that_fails_leaves_no_file(demo: CommandLine, tmp_path: Path) 
     assert demo("export", "--output", str(tmp_path / "no/folder.jsonl")).code == 1
     reply = demo("export", CODEX_ID, "--output", str(path), "--json").json
     assert reply == {"entries": 8, "file": str(path), "format": "jsonl"}
+
+
+def test_an_export_never_replaces_a_link_or_a_device(demo: CommandLine, tmp_path: Path) -> None:
+    real, link, pipe = tmp_path / "real.jsonl", tmp_path / "link.jsonl", tmp_path / "pipe.jsonl"
+    real.write_text("old")
+    link.symlink_to(real)
+    assert demo("export", CODEX_ID, "--output", str(link)).code == 0
+    assert link.is_symlink()
+    assert len(real.read_text().splitlines()) == 8
+    os.mkfifo(pipe)
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert demo("export", CODEX_ID, "--output", str(pipe)).code == 0
+        assert os.read(descriptor, 1 << 20).count(b"\n") == 8
+    finally:
+        os.close(descriptor)
+    assert pipe.is_fifo()
 
 
 def test_memory_does_not_grow_with_the_export(demo_library: Path, tmp_path: Path) -> None:
