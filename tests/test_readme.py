@@ -77,3 +77,13 @@ def test_the_python_of_the_readme_runs(place: Path) -> None:
 def test_every_command_of_the_readme_exists() -> None:
     named = set(re.findall(r"`sessiondex ([a-z]+)", README.read_text()))
     assert named <= set(COMMANDS)
+
+
+def test_the_tools_of_the_readme_are_the_tools_there_are() -> None:
+    from sessiondex.features.catalogue import all_features
+
+    rows = re.findall(r"^\| `(builtin:[a-z-]+)` \| (.+) \|$", README.read_text(), re.MULTILINE)
+    shown = {feature: re.findall(r"`(\w+)`", tools) for feature, tools in rows}
+    assert shown == {
+        feature.id: [tool.name for tool in feature.tools] for feature in all_features()
+    }
