@@ -48,7 +48,8 @@ def serve_command(ctx: click.Context, host: str, port: int) -> None:
 
 def _serve(invocation: Invocation, host: str, port: int) -> None:
     with extra("serve"):
-        from sessiondex.features.workspace_server import bind, serve, url_of, workspace_app
+        from sessiondex.features.workspace_server import serve, workspace_app
+    from sessiondex.features.listening import bind, url_of
     from sessiondex.features.reachable_sessions import ReachableSessions
     from sessiondex.features.staging.folder import StagingFolder
     from sessiondex.features.workspace_routes import WorkspaceServices

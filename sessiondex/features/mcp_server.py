@@ -7,7 +7,6 @@ the first request, and nothing here depends on who asks.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -22,15 +21,14 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from sessiondex._version import __version__
-from sessiondex.errors import Failed, NotFound
+from sessiondex.errors import NotFound
+from sessiondex.features.listening import LOOPBACK, bind, url_of
 from sessiondex.features.reply import ToolReply
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from sessiondex.features.registry import Registry
-
-HOST: Final = "127.0.0.1"
 
 PATH: Final = "/mcp"
 
@@ -169,7 +167,7 @@ def http_app(server: McpServer) -> Starlette:
     """The server as a web application. It holds nothing of a client between two requests, and
     refuses requests whose `Host` or `Origin` is not of this machine."""
     return server.streamable_http_app(
-        streamable_http_path=PATH, stateless_http=True, json_response=True, host=HOST,
+        streamable_http_path=PATH, stateless_http=True, json_response=True, host=LOOPBACK,
         max_request_body_size=REQUEST_BYTES,
     )  # fmt: skip
 
@@ -180,23 +178,13 @@ def serve_http(server: McpServer, *, port: int, announce: Callable[[str], None])
     `announce` is told the address once it accepts connections; port 0 takes a free one.
 
     Raises:
-        Failed: the port is taken or not allowed.
+        Failed: the port cannot be used.
     """
     import uvicorn
 
-    # Without the protocol asyncio leaves Nagle's algorithm on: 40 ms a reply.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((HOST, port))
-            listening.listen()
-        except OSError as error:
-            raise Failed(
-                f"port {port} cannot be served: {error.strerror or error}",
-                hint="name another port, or 0 for any free one",
-            ) from error
-        announce(f"http://{HOST}:{listening.getsockname()[1]}{PATH}")
-        config = uvicorn.Config(
-            http_app(server), log_config=None, access_log=False, timeout_graceful_shutdown=5
-        )
+    config = uvicorn.Config(
+        http_app(server), log_config=None, access_log=False, timeout_graceful_shutdown=5
+    )
+    with bind(port=port) as listening:
+        announce(url_of(listening) + PATH)
         uvicorn.Server(config).run(sockets=[listening])

@@ -26,7 +26,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sessiondex.errors import Failed, InvalidArgument, NotFound, SessiondexError, Stale
+from sessiondex.errors import InvalidArgument, NotFound, SessiondexError, Stale
+from sessiondex.features.listening import bind, url_of
 from sessiondex.features.rates import Rate, Rates
 from sessiondex.features.tokens import Token, TokenRows
 from sessiondex.features.workspace_routes import (
@@ -214,34 +215,6 @@ def _of_error(error: SessiondexError) -> _Answer:
 
 
 # ---------------------------------------------------------------- serving
-
-
-def bind(*, host: str = "127.0.0.1", port: int = 0) -> socket.socket:
-    """A listening socket; on loopback, at a port that is free, unless told otherwise.
-
-    Raises:
-        Failed: the address cannot be used.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small packets at once only on sockets that name the protocol: else each reply
-    # waits 40 ms for an acknowledgement.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen()
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise Failed(
-            f"{host} port {port} cannot be used: {error}", hint="choose another port"
-        ) from error
-    return listening
-
-
-def url_of(listening: socket.socket) -> str:
-    """The address of a socket, as a client names it."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(app: Starlette, listening: socket.socket) -> None:

@@ -492,7 +492,7 @@ def test_a_port_that_is_taken_is_said(library_path: Path, home: Path) -> None:
             env=environment(home), capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
     assert ended.returncode == 1
-    assert f"port {port} cannot be served" in ended.stderr
+    assert f"127.0.0.1 port {port} cannot be used" in ended.stderr
     assert ended.stdout == ""
 
 

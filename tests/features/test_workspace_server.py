@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from sessiondex.errors import Failed, InvalidArgument, NotFound, Stale
 from sessiondex.features.local_sessions import LocalAgentSessions
+from sessiondex.features.listening import bind, url_of
 from sessiondex.features.rates import Rate, Rates
 from sessiondex.features.reachable_sessions import ReachableSessions
 from sessiondex.features.staging.folder import StagingFolder
@@ -33,10 +34,8 @@ from sessiondex.features.workspace_server import (
     BODY_BYTES,
     CALLER_RATE,
     STRANGER_RATE,
-    bind,
     json_log,
     serving,
-    url_of,
     workspace_app,
 )
 from sessiondex.indexer.capture import Capture
