@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessiondex.errors import Failed, InvalidArgument, NotFound, Stale
-from sessiondex.features.local_sessions import LocalAgentSessions
 from sessiondex.features.listening import bind, url_of
+from sessiondex.features.local_sessions import LocalAgentSessions
 from sessiondex.features.rates import Rate, Rates
 from sessiondex.features.reachable_sessions import ReachableSessions
 from sessiondex.features.staging.folder import StagingFolder
