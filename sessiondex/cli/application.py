@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -103,6 +104,7 @@ def call(arguments: Sequence[str], invocation: Invocation) -> int:
 
 def run(arguments: Sequence[str], *, surroundings: Surroundings | None = None) -> int:
     """Runs one command line; returns the exit code. Prints errors, raises none."""
+    _open_missing_streams()
     instruction = os.environ.get("_SESSIONDEX_COMPLETE")
     if instruction:
         from click.shell_completion import shell_complete
@@ -114,8 +116,7 @@ def run(arguments: Sequence[str], *, surroundings: Surroundings | None = None) -
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read has enough. What is still buffered must not be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # whoever read has enough
         return 0
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -156,13 +157,33 @@ def _os_message(error: OSError) -> str:
 
 def _report(error: SessiondexError, arguments: Sequence[str]) -> int:
     """Prints an error, as JSON on stdout where JSON was asked for; gives its exit code."""
-    if _wants_json(arguments):
-        click.echo(_json_text(error.to_json()))
-    else:
-        click.echo(f"error: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
+    try:
+        if _wants_json(arguments):
+            click.echo(_json_text(error.to_json()))
+        else:
+            click.echo(f"error: {error.message}", err=True)
+            if error.hint:
+                click.echo(f"hint: {error.hint}", err=True)
+        sys.stdout.flush()
+    except OSError as failure:
+        # Stdout is full or gone, and what is still buffered would fail again at exit.
+        _discard_output()
+        with suppress(OSError):
+            click.echo(f"error: stdout cannot be written: {_os_message(failure)}", err=True)
     return error.exit_code
+
+
+def _open_missing_streams() -> None:
+    """Gives a process that was started without stdout or stderr a place to print to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _discard_output() -> None:
+    """What is buffered for stdout goes nowhere, now and at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -152,6 +152,30 @@ def test_a_closed_pipe_ends_quietly(demo_library: Path) -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.parametrize("words", ["stats", "stats --json", "list nothing --json", "limits"])
+def test_a_full_disk_behind_stdout_is_one_line_and_no_traceback(
+    demo_library: Path, words: str
+) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sessiondex", *words.split(), "--library", str(demo_library)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert ended.returncode in (1, 3)
+    assert ended.stderr.startswith("error: ")
+    assert "No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_process_without_stdout_or_stderr_does_its_work(demo_library: Path) -> None:
+    command = f"{sys.executable} -m sessiondex stats --library {demo_library}"
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        ended = subprocess.run(
+            ["sh", "-c", f"{command} {closed}"], capture_output=True, timeout=60, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, b""), closed
+
+
 def test_the_process_gives_the_exit_codes(demo_library: Path, tmp_path: Path) -> None:
     assert run_process("search", "no such thing", library=demo_library).returncode == 0
     assert run_process("read", "019d3:E3", library=demo_library).returncode == 3
