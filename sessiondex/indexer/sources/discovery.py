@@ -132,7 +132,8 @@ def discover(
     report: Callable[[Unreadable], None],
     exclude: Iterable[str] = (),
 ) -> Iterator[Found]:
-    """Yields the files at or below paths, newest first; each file once, whatever links lead to it.
+    """Yields the files at or below paths, newest first; each file once, whatever links lead to it,
+    and under its own name where that is among them.
 
     `report` is called, before the first file is yielded, for every path that cannot be looked at.
     """
@@ -140,6 +141,9 @@ def discover(
     seen: set[tuple[int, int]] = set()
     found: list[Found] = []
     for path in (Path(os.path.abspath(each)) for each in paths):
+        if not _is_nameable(str(path)):
+            report(_unnameable(str(path)))
+            continue
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -171,6 +175,7 @@ def _walk(
     """The files below a folder; folders and files that were seen before are left out."""
     top = str(root)
     pending = [(top, status)]
+    links: list[tuple[Path, os.stat_result]] = []
     while pending:
         folder, status = pending.pop()
         place = (status.st_dev, status.st_ino)
@@ -186,6 +191,9 @@ def _walk(
         for entry in children:
             if exclusion and exclusion.matches_path(entry.path, top):
                 continue
+            if not _is_nameable(entry.name):
+                report(_unnameable(entry.path))
+                continue
             try:
                 status = entry.stat()
             except FileNotFoundError:
@@ -198,10 +206,32 @@ def _walk(
                 if entry.name not in _JUNK_FOLDERS:
                     pending.append((entry.path, status))
             elif stat.S_ISREG(status.st_mode) and not _is_no_session(entry.name, folder):
+                if entry.is_symlink():
+                    links.append((Path(entry.path), status))
+                    continue
                 place = (status.st_dev, status.st_ino)
                 if place not in seen:
                     seen.add(place)
                     yield Found(Path(entry.path), root, status)
+    for path, status in sorted(links):
+        place = (status.st_dev, status.st_ino)
+        if place not in seen:
+            seen.add(place)
+            yield Found(path, root, status)
+
+
+def _is_nameable(name: str) -> bool:
+    """Whether a path can be stored and printed: names of other encodings cannot."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unnameable(path: str) -> Unreadable:
+    shown = os.fsencode(path).decode("utf-8", "replace")
+    return Unreadable(Path(shown), "its name is not UTF-8: rename it")
 
 
 def _is_no_session(name: str, folder: str) -> bool:

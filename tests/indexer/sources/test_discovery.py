@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -150,6 +151,31 @@ def test_links_are_followed_once_and_loops_end(tmp_path: Path) -> None:
         (real / "a" / "s.jsonl").resolve(),
     ]
     assert unreadable == []
+
+
+def test_a_file_is_found_under_its_own_name_and_not_under_that_of_a_link(tmp_path: Path) -> None:
+    for folder in ("a", "b", "c"):
+        touch(tmp_path / folder / f"own-{folder}.jsonl")
+        for name in ("first", "zlast"):
+            (tmp_path / folder / f"{name}.jsonl").symlink_to(f"own-{folder}.jsonl")
+    outside = touch(tmp_path.parent / f"{tmp_path.name}-outside.jsonl")
+    (tmp_path / "linked.jsonl").symlink_to(outside)
+    expected = ["a/own-a.jsonl", "b/own-b.jsonl", "c/own-c.jsonl", "linked.jsonl"]
+    assert names(tmp_path) == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names themselves")
+def test_a_name_that_is_not_utf_8_is_reported_and_hides_no_other(tmp_path: Path) -> None:
+    good = touch(tmp_path / "good.jsonl")
+    bad_file = os.fsencode(tmp_path) + b"/bad\xff.jsonl"
+    with open(bad_file, "w") as file:
+        file.write("{}")
+    os.mkdir(os.fsencode(tmp_path) + b"/folder\xe9")
+    found, unreadable = find(tmp_path, Path(os.fsdecode(bad_file)))
+    assert [each.path for each in found] == [good]
+    shown = sorted(str(each.path.relative_to(tmp_path)) for each in unreadable)
+    assert shown == ["bad\N{REPLACEMENT CHARACTER}.jsonl"] * 2 + ["folder\N{REPLACEMENT CHARACTER}"]
+    assert {each.reason for each in unreadable} == {"its name is not UTF-8: rename it"}
 
 
 def test_a_relative_path_is_found_from_the_current_folder(
