@@ -94,12 +94,24 @@ def call(arguments: Sequence[str], invocation: Invocation) -> int:
 
     Not click's own `main`, which ends the process at a closed pipe.
     """
+    _require_utf_8(arguments)
     try:
         with cli.make_context("sessiondex", list(arguments), obj=invocation) as ctx:
             result = cli.invoke(ctx)
     except click.exceptions.Exit as ended:
         return ended.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _require_utf_8(arguments: Sequence[str]) -> None:
+    """Refuses words of another encoding: nothing that is stored, searched or replied holds them."""
+    given = {name: text for name, text in os.environ.items() if name.startswith("SESSIONDEX_")}
+    for text in (*arguments, *given.values()):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(text).decode("utf-8", "replace")
+            raise UsageError(f"'{shown}' is not UTF-8", hint="write it in UTF-8") from None
 
 
 def run(arguments: Sequence[str], *, surroundings: Surroundings | None = None) -> int:

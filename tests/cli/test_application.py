@@ -93,6 +93,23 @@ def test_a_wrong_command_line_is_a_usage_error(command_line: CommandLine) -> Non
     assert command_line("index", "--agian", "--json").json["error"]["kind"] == "usage"
 
 
+def test_words_that_are_not_utf_8_are_a_usage_error(
+    demo: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = "caf\udce9"
+    for words in (
+        ("search", bad), ("search", "x", "--session", bad), ("search", "x", "--agent", bad),
+        ("read", bad, "E1"), ("index", bad), ("stats", "--library", bad), (bad,),
+    ):  # fmt: skip
+        ended = demo(*words)
+        assert (ended.code, ended.err) == (
+            2, "error: 'caf\N{REPLACEMENT CHARACTER}' is not UTF-8\nhint: write it in UTF-8\n"
+        ), words  # fmt: skip
+        assert demo(*words, "--json").json["error"]["kind"] == "usage"
+    monkeypatch.setenv("SESSIONDEX_LIBRARY", bad)
+    assert demo("config", "show", "--json").code == 2
+
+
 def test_no_command_is_answered_with_help(command_line: CommandLine) -> None:
     for words in ((), ("config",)):
         ended = command_line(*words)
