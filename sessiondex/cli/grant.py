@@ -70,7 +70,7 @@ def list_command(
     invocation: Invocation, observer: str | None, workspace: str | None, everything: bool
 ) -> None:
     """List the grants in force, the newest first."""
-    with state_of(invocation) as state:
+    with state_of(invocation, is_read=True) as state:
         grants = state.grants(observer=observer, workspace=workspace, include_revoked=everything)
     output, zone = invocation.output, invocation.surroundings.zone
     if not output.is_for_people:

@@ -100,11 +100,11 @@ def extra(name: str) -> Generator[None]:
         ) from error
 
 
-def state_of(invocation: Invocation) -> State:
-    """The state beside the library."""
+def state_of(invocation: Invocation, *, is_read: bool = False) -> State:
+    """The state beside the library; `is_read` where nothing is written to it."""
     from sessiondex.features.local_host import open_state
 
-    return open_state(invocation.library_path)
+    return open_state(invocation.library_path, is_read=is_read)
 
 
 def now_ms(invocation: Invocation) -> int:

@@ -260,6 +260,7 @@ def _active_sessions(invocation: Invocation, limit: int | None) -> dict[str, Any
     """The active local sessions in the form of a list of subjects, for the host alone."""
     from sessiondex.features.local_sessions import LocalAgentObservationProvider
     from sessiondex.limits import SUBJECTS
+    from sessiondex.query.entry_view import shown_field
     from sessiondex.query.reply import clamp
 
     class Everyone:
@@ -277,9 +278,13 @@ def _active_sessions(invocation: Invocation, limit: int | None) -> dict[str, Any
     ).list_sessions()
     most = clamp(SUBJECTS, limit).value
     found = list(listed.subjects)
-    names = ("display_name", "relation", "status")
     shown = [
-        {"subject": each.subject.model_dump(), **{name: getattr(each, name) for name in names}}
+        {
+            "subject": each.subject.model_dump(),
+            "display_name": shown_field(each.display_name),
+            "relation": each.relation,
+            "status": each.status,
+        }
         for each in found[:most]
     ]
     return {

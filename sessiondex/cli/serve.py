@@ -71,8 +71,17 @@ def _serve(invocation: Invocation, host: str, port: int) -> None:
             output.line(url)
         else:
             output.json_line({"url": url})
+        if not _is_loopback(listening.getsockname()[0]):
+            output.message("this is no loopback address: put a proxy with TLS before it, or tokens"
+                           " cross the network for all to read")  # fmt: skip
         sys.stdout.flush()
         serve(workspace_app(services), listening)
+
+
+def _is_loopback(address: str) -> bool:
+    from ipaddress import ip_address
+
+    return ip_address(address.partition("%")[0]).is_loopback
 
 
 # ---------------------------------------------------------------- tokens
@@ -117,7 +126,7 @@ def list_command(invocation: Invocation, workspace: str | None, everything: bool
     """List the tokens in force, the newest first; the tokens themselves are not kept."""
     from sessiondex.features.tokens import TokenRows
 
-    with state_of(invocation) as state:
+    with state_of(invocation, is_read=True) as state:
         tokens = TokenRows(state).all(workspace=workspace, include_revoked=everything)
     output, zone = invocation.output, invocation.surroundings.zone
     shown = [_shown(token) for token in tokens]
@@ -188,10 +197,10 @@ def orchestrator_command(
 
     if nobody and name is not None:
         raise UsageError("NAME and --none were both given", hint="give one of them")
-    now = now_ms(invocation)
-    with state_of(invocation) as state:
+    now, is_set = now_ms(invocation), nobody or name is not None
+    with state_of(invocation, is_read=not is_set) as state:
         rows = WorkerRows(state)
-        if nobody or name is not None:
+        if is_set:
             rows.set_orchestrator(workspace, name)
             state.audit(
                 "orchestrator.set", actor=ACTOR, outcome=name or "nobody", now=now,

@@ -69,6 +69,8 @@ _FEATURES: Final[Mapping[str, Callable[[], Feature]]] = {
     )
 }  # fmt: skip
 
+STATE_FILE: Final = "state.sqlite3"
+
 SLUGS: Final = tuple(id.removeprefix("builtin:") for id in _FEATURES)
 
 
@@ -219,7 +221,12 @@ class LocalHost:
         )  # fmt: skip
 
 
-def open_state(folder: Path) -> State:
-    """The state beside a library, made where there is none yet; so is the folder, 0700."""
+def open_state(folder: Path, *, is_read: bool = False) -> State:
+    """The state beside a library, made where there is none yet; so is the folder, 0700.
+
+    Where it is only read none is made: a mistyped folder stays away, and nothing is in it.
+    """
+    if is_read and not (folder / STATE_FILE).exists():
+        return State.open(None)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return State.beside(folder)
+    return State.open(folder / STATE_FILE)

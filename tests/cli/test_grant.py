@@ -98,3 +98,10 @@ def test_grants_can_be_made_before_there_is_a_library(
     assert command_line("grant", "add", "ada", WORD).code == 0
     assert command_line("index", str(demo_home)).code == 0
     assert len(command_line("grant", "list").lines) == 1
+
+
+def test_looking_at_grants_makes_no_folder(command_line: CommandLine, tmp_path: Path) -> None:
+    for words in (("grant", "list"), ("serve", "token", "list"),
+                  ("serve", "orchestrator", "--workspace", "w"), ("staging", "list")):  # fmt: skip
+        assert command_line(*words, "--library", str(tmp_path / "mistyped")).code == 0
+    assert not (tmp_path / "mistyped").exists()
