@@ -1,0 +1,135 @@
+"""Two writers, readers during writes, and a library that cannot be written to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sessiondex import SearchRequest, search
+from sessiondex.errors import Busy
+from sessiondex.indexer.forget import forget_sessions
+from sessiondex.indexer.library import Library
+from sessiondex.indexer.lock import writer_lock
+from tests.builders import claude_path, conversation, index, write_lines
+from tests.faults.children import Children
+from tests.faults.histories import picture_of, write_grown, write_old
+from tests.faults.pictures import everything, picture
+
+NOBODY = 65534
+
+
+def test_a_second_process_is_told_who_writes(place: Path, server: Children) -> None:
+    write_old(place / "home")
+    library = place / "library"
+    Library.create(library).close()
+    with writer_lock(library / "writer.lock", wait_seconds=0):
+        told = server.run("index", library=library, home=place / "home", wait_seconds=0.2).told
+    assert told["error"] == "busy"
+    assert f"pid {os.getpid()} on " in told["message"]
+
+
+def test_a_second_writer_waits_its_turn_and_both_complete(place: Path, server: Children) -> None:
+    homes = [place / "a", place / "b"]
+    for n, home in enumerate(homes):
+        for k in range(4):
+            write_lines(claude_path(home, f"s{n}{k}"), conversation(3, start=1000 * n + 100 * k))
+    library = place / "library"
+    Library.create(library).close()
+    writers = [server.start("index", library=library, home=home) for home in homes]
+    ended = [server.wait(writer) for writer in writers]
+    assert [end.told.get("error") for end in ended] == [None, None]
+    assert [end.told["result"]["entries"] for end in ended] == [48, 48]
+    assert len(picture_of(library)) == 9  # eight sessions, and what was found
+
+
+def test_readers_keep_the_state_they_opened_while_a_writer_works(
+    place: Path, server: Children
+) -> None:
+    home, folder = place / "home", place / "library"
+    write_old(home)
+    server.run("index", library=folder, home=home)
+    with Library.open(folder) as reader:
+        captures = [reader.capture(name, live=False) for name in ("one", "two", "three")]
+        told = [everything(capture) for capture in captures]
+        snapshot = reader.snapshot()
+        request = SearchRequest(query="turns freely", match="literal", order="source", limit=3)
+        first = search(snapshot, request)
+        for n in range(12):
+            write_lines(claude_path(home, "one"), conversation(1, start=1000 + 10 * n), append=True)
+            writer = server.start("index", library=folder, home=home)
+            assert [everything(capture) for capture in captures] == told
+            assert picture(reader)["one"][1] >= told[0][1]
+            assert server.wait(writer).told["result"]["files"]["indexed"] == 1
+        write_grown(home)
+        server.run("index", library=folder, home=home)
+        assert [everything(capture) for capture in captures] == told
+        again = search(snapshot, request)
+        assert [hit["entry_ref"] for hit in again["hits"]] == [
+            hit["entry_ref"] for hit in first["hits"]
+        ]
+        forget_sessions(reader, ["two", "three"])
+        assert [everything(capture) for capture in captures] == told
+
+
+def test_paging_a_library_visits_every_match_once_while_it_grows(
+    place: Path, server: Children
+) -> None:
+    home, folder = place / "home", place / "library"
+    write_lines(claude_path(home, "one"), conversation(6))
+    write_lines(claude_path(home, "two"), conversation(6, start=100))
+    server.run("index", library=folder, home=home)
+    with Library.open(folder) as reader:
+        wanted = SearchRequest(query="turns freely", match="literal", order="newest", limit=100)
+        whole = search(reader.snapshot(), wanted)["hits"]
+        expected = [(hit["session"], hit["entry_ref"]) for hit in whole]
+        seen: list[tuple[str, str]] = []
+        cursor = None
+        while True:
+            page = search(
+                reader.snapshot(),
+                SearchRequest(query="turns freely", match="literal", order="newest", limit=2,
+                              cursor=cursor),
+            )  # fmt: skip
+            seen += [(hit["session"], hit["entry_ref"]) for hit in page["hits"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+            write_lines(
+                claude_path(home, "two"), conversation(1, start=500 + 10 * len(seen)), append=True
+            )
+            server.run("index", library=folder, home=home)
+        assert seen == expected
+        assert len(expected) == 12
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_library_that_cannot_be_written_to_is_read_and_left_alone(
+    tmp_path: Path, server: Children
+) -> None:
+    # Not in the session's private folder: another user must reach it.
+    write_old(tmp_path / "home")
+    library = tmp_path / "library"
+    index(Library.create(library), tmp_path / "home")
+    expected = picture_of(library)
+    for folder in [library, *library.parents]:
+        if folder == Path(folder.anchor) or not str(folder).startswith(str(tmp_path.parents[1])):
+            break
+        folder.chmod(0o755)
+    for path in library.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(library.rglob("*"))}
+    told = server.run("picture", {"uid": NOBODY}, library=library).told
+    assert told.get("result") == expected, told
+    refused = server.run("index", {"uid": NOBODY}, library=library, home=tmp_path / "home").told
+    assert refused["error"] == "failed"
+    after = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(library.rglob("*"))}
+    assert after == before
+
+
+def test_a_thread_of_the_same_process_waits_or_is_told(place: Path) -> None:
+    library = Library.create(place / "library")
+    write_old(place / "home")
+    with library.writing(), pytest.raises(Busy):
+        index(Library.open(place / "library"), place / "home", wait_seconds=0)
