@@ -36,7 +36,7 @@ from sessiondex.indexer.library import (
     remove_epochs,
 )
 from sessiondex.indexer.lock import is_locked, writer_lock
-from sessiondex.indexer.writing import SHARED_TEXT_BYTES
+from sessiondex.indexer.preparing import SHARED_TEXT_BYTES
 from sessiondex.indexer.rebuild import StoreContents, contents_of, rebuild
 from sessiondex.indexer.sources import format_named
 from sessiondex.indexer.sources.base import SessionStub, SourceFile

@@ -10,17 +10,28 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sessiondex.errors import SessiondexError
 from sessiondex.indexer.assembly import Assembler
 from sessiondex.indexer.catalog import Catalog, SessionRow, SourceRow
+from sessiondex.indexer.file_reading import DirectReading, FileReading, ReadingOptions
 from sessiondex.indexer.fingerprint import fingerprint, resume_offset
-from sessiondex.indexer.sources import NO_SESSION, format_named, recognise
+from sessiondex.indexer.preparing import (
+    CHUNK_BYTES,
+    ChunkBuilder,
+    FacetLists,
+    Fault,
+    SessionChunk,
+    record_faults,
+    session_chunks,
+)
+from sessiondex.indexer.sources import NO_SESSION, format_named
 from sessiondex.indexer.sources.base import (
     Format,
     Parser,
@@ -30,7 +41,6 @@ from sessiondex.indexer.sources.base import (
     real_path,
 )
 from sessiondex.indexer.sources.discovery import (
-    Exclusion,
     Found,
     Unreadable,
     default_homes,
@@ -38,10 +48,11 @@ from sessiondex.indexer.sources.discovery import (
 )
 from sessiondex.indexer.writing import LibraryWriter, SessionSink
 from sessiondex.limits import RECORD_BYTES, SETTLE_SECONDS
-from sessiondex.model import SessionHeader
+from sessiondex.model import Record, SessionHeader
 
 if TYPE_CHECKING:
     from sessiondex.indexer.library import Epoch, Library
+    from sessiondex.indexer.read_ahead import ReadAhead
 
 BATCH_BYTES: Final = 48 * 1024 * 1024
 """Text that is written before it is committed; bounds what an interruption loses."""
@@ -55,8 +66,11 @@ KEPT_FAULTS: Final = 100
 SAME_SESSION: Final = "the same session as "
 """Begins the reason of a file that holds nothing beyond a session another file has."""
 
-PEEKED_RECORDS: Final = 200
-"""Records that are looked at to learn the project of a file that may be excluded."""
+READ_AHEAD_BYTES: Final = 16 * 1024 * 1024
+"""New files of at least this size in all are worth other processes that read them."""
+
+MOST_PROCESSES: Final = 3
+"""More than this many only wait for the one that writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +91,14 @@ class RefreshOptions:
     record_bytes: int = RECORD_BYTES.default
     batch_bytes: int = BATCH_BYTES
     heap_bytes: int = HEAP_BYTES
+    processes: int = 0
+    """Processes that work on a large import, this one too; 0 chooses, 1 does all in this one."""
     clock: Callable[[], float] = time.time
     progress: Callable[[Progress], None] | None = None
+
+    def readers(self) -> int:
+        """Processes that read ahead of this one, which writes."""
+        return (self.processes or min(_processors(), MOST_PROCESSES)) - 1
 
 
 class Progress(NamedTuple):
@@ -125,6 +145,12 @@ class IndexReport:
             "failures": self.failures,
             "corrupt_records": self.corrupt_records,
         }
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def index_library(
@@ -194,7 +220,14 @@ class _Refresh:
         self._epoch = epoch
         self._catalog = epoch.catalog
         self._options = options
-        self._source_options = SourceOptions(record_bytes=options.record_bytes)
+        self._reading_options = ReadingOptions(
+            SourceOptions(record_bytes=options.record_bytes), options.exclude,
+            min(CHUNK_BYTES, options.batch_bytes),
+        )  # fmt: skip
+        self._facets = FacetLists()
+        self._ahead: ReadAhead | None = None
+        self._is_ahead: set[str] = set()
+        """Paths of the files that it reads."""
         self._report = IndexReport()
         self._writer: LibraryWriter | None = None
         self._sources: dict[str, SourceRow] = {}
@@ -215,6 +248,8 @@ class _Refresh:
                 with suppress(SessiondexError):  # the first error is the one to tell
                     self._writer.abandon()
             raise
+        finally:
+            self._end_reading_ahead()
         return self._report
 
     def _run(self, paths: list[Path]) -> None:
@@ -227,6 +262,7 @@ class _Refresh:
         }
         for path, selector in self._catalog.rows("SELECT path, selector FROM forgotten"):
             self._forgotten.setdefault(path, set()).add(selector)
+        self._read_ahead([item for item in found if str(item.path) not in known])
         all_bytes = sum(item.stat.st_size for item in found)
         done_bytes = 0
         changed = False
@@ -294,6 +330,27 @@ class _Refresh:
     def _has_settled(self, item: Found) -> bool:
         return self._options.clock() - item.stat.st_mtime >= self._options.settle_seconds
 
+    def _read_ahead(self, new: list[Found]) -> None:
+        """Lets other processes read the new files, if they are worth it."""
+        new = [item for item in new if str(item.path) not in self._forgotten]
+        readers = self._options.readers()
+        if not readers or sum(item.stat.st_size for item in new) < READ_AHEAD_BYTES:
+            return
+        from sessiondex.indexer.read_ahead import FileTask, ReadAhead
+
+        tasks = [
+            FileTask(str(item.path), str(item.root), self._has_settled(item)) for item in new
+        ]
+        with suppress(OSError):  # no process can be made: all is read here
+            self._ahead = ReadAhead(tasks, self._reading_options, readers)
+            self._is_ahead = {task.path for task in tasks}
+
+    def _end_reading_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+            self._is_ahead = set()
+
     def _commit(self) -> None:
         writer = self._writing()
         writer.commit(list(self._sources.values()), again=tuple(self._again))
@@ -311,7 +368,7 @@ class _Refresh:
     def _read(self, item: Found) -> None:
         path = str(item.path)
         before = self._catalog.source(path)
-        source = SourceFile(item.path, item.root, self._source_options)
+        source = SourceFile(item.path, item.root, self._reading_options.source)
         row = SourceRow(
             source=before.source if before else self._next_source,
             path=path,
@@ -327,27 +384,31 @@ class _Refresh:
         self._sources[path] = row
         entries_before = self._report.entries
         try:
-            format, reason = recognise(source)
-            if format is None:
-                if reason in NO_SESSION:
+            file = self._reading(item, source)
+            contents = file.contents()
+            if not contents.format:
+                if contents.reason in NO_SESSION:
                     self._report.skipped += 1
                 else:
-                    self._fail(row, reason)
+                    self._fail(row, contents.reason)
                 return
-            row.format, row.parser_version = format.name, format.parser_version
-            if self._is_excluded(format, source):
+            format = format_named(contents.format)
+            row.parser_version = format.parser_version
+            if contents.is_excluded:
                 self._report.skipped += 1
-                row.format = ""
                 return
+            row.format = format.name
             skip = self._forgotten.get(path, set())
-            for stub in format.stubs(source):
-                if stub.selector in skip:
-                    continue
-                self._read_session(format, source, stub, row, before, item)
-            row.head = fingerprint(item.path, resume_offset(row.state))
+            stubs = [stub for stub in contents.stubs if stub.selector not in skip]
+            for stub in stubs:
+                reading = _Reading(
+                    format, source, stub, row, file, self._has_settled(item), stub is stubs[-1]
+                )
+                self._read_session(reading, before)
+            row.head = file.head(row.state)
             self._report.indexed += 1
         except SessiondexError as error:
-            if error.kind in ("damaged", "busy", "internal") or self._is_of_library(error):
+            if error.kind in ("damaged", "busy", "internal") or self._is_fatal(error):
                 raise
             self._fail(row, error.message if not error.hint else str(error))
         except OSError as error:
@@ -358,8 +419,10 @@ class _Refresh:
             if self._report.entries > entries_before:
                 self._report.bytes += item.stat.st_size
 
-    def _is_of_library(self, error: SessiondexError) -> bool:
-        """Whether the library failed, not the file."""
+    def _is_fatal(self, error: SessiondexError) -> bool:
+        """Whether the library or a process that reads ahead failed, not the file."""
+        if self._ahead is not None and self._ahead.is_broken:
+            return True
         if self._writer is not None and self._writer.is_dead:
             return True
         return isinstance(error.__cause__, (sqlite3.Error, OSError))
@@ -369,31 +432,25 @@ class _Refresh:
         self._report.failed += 1
         self._report.failures.append({"file": row.path, "reason": reason})
 
-    def _is_excluded(self, format: Format, source: SourceFile) -> bool:
-        """Whether the session's working folder is excluded; discovery has checked the path."""
-        exclusion = Exclusion(self._options.exclude)
-        if not exclusion:
-            return False
-        for stub in format.stubs(source):
-            parser = format.parser(source, stub)
-            for count, _ in enumerate(parser.records()):
-                if parser.header.project or count >= PEEKED_RECORDS:
-                    break
-            project = parser.header.project
-            if project and exclusion.matches_project(project):
-                return True
-        return False
+    def _reading(self, item: Found, source: SourceFile) -> FileReading:
+        """The file as it was read ahead, else one that is read here."""
+        path = str(item.path)
+        if self._ahead is not None and path in self._is_ahead:
+            found = self._ahead.next(path)
+            if found is not None:
+                return found
+            self._end_reading_ahead()
+        return DirectReading(
+            source, self._reading_options, self._facets, has_settled=self._has_settled(item)
+        )
 
-    def _read_session(
-        self, format: Format, source: SourceFile, stub: SessionStub, row: SourceRow,
-        before: SourceRow | None, item: Found,
-    ) -> None:  # fmt: skip
-        reading = _Reading(format, source, stub, row, self._has_settled(item))
+    def _read_session(self, reading: _Reading, before: SourceRow | None) -> None:
+        stub = reading.stub
         known = self._session_of(before, stub)
         if known is not None:
             state = before.state.get(stub.selector) if before else None
             try:
-                if state and self._can_resume(format, known, before, source):
+                if state and self._can_resume(reading, known, before):
                     self._resume(reading, known, state)
                 else:
                     self._compare(reading, known)
@@ -428,8 +485,9 @@ class _Refresh:
         return found
 
     def _can_resume(
-        self, format: Format, known: SessionRow, before: SourceRow | None, source: SourceFile
+        self, reading: _Reading, known: SessionRow, before: SourceRow | None
     ) -> bool:
+        format, source = reading.format, reading.source
         return (
             before is not None
             and format.is_line_format
@@ -443,19 +501,31 @@ class _Refresh:
 
     def _resume(self, reading: _Reading, known: SessionRow, state: dict[str, Any]) -> None:
         parser = reading.parser(state["parser"])
-        assembler = Assembler(state["assembler"])
-        sink: SessionSink | None = None
-        for record in parser.records():
+
+        def records() -> Iterator[Record]:
+            for record in parser.records():
+                if getattr(parser, "needs_reread", False):
+                    break
+                yield record
             if getattr(parser, "needs_reread", False):
                 raise _Rewritten(known.records)
-            if record.provisional:
-                reading.row.pending = True
-                break
-            sink = sink or self._writing().open_session(known, reading.row, assembler)
-            self._add(reading, parser, sink, record)
-        if getattr(parser, "needs_reread", False):
-            raise _Rewritten(known.records)
-        self._finish(reading, parser, assembler, sink)
+
+        self._go_on(reading, known, records(), parser, Assembler(state["assembler"]))
+
+    def _go_on(
+        self, reading: _Reading, known: SessionRow, records: Iterable[Record], parser: Parser,
+        assembler: Assembler,
+    ) -> SessionSink | None:  # fmt: skip
+        """Adds the records behind those that are known; None if there are none."""
+        sink: SessionSink | None = None
+        builder = ChunkBuilder(self._facets, known.agent, chain=bytes.fromhex(known.digest))
+        for part in session_chunks(
+            records, parser, assembler, builder, chunk_bytes=self._reading_options.chunk_bytes
+        ):
+            if sink is None and part.chunk.records:
+                sink = self._writing().open_session(known, reading.row, assembler)
+            self._add(reading, sink, part)
+        return sink
 
     def _compare(self, reading: _Reading, known: SessionRow) -> None:
         """Reads the whole source beside what is known, and goes on behind it.
@@ -467,32 +537,29 @@ class _Refresh:
         assembler = Assembler()
         digests = self._epoch.view.records(known.ord, 0, known.records)
         matched = 0
-        sink: SessionSink | None = None
-        is_current = (
-            known.parser_version == reading.format.parser_version
-            and known.format == reading.format.name
-        )
-        for record in parser.records():
-            if record.provisional:
-                reading.row.pending = True
+        records = parser.records()
+        further: list[Record] = []
+        faults: list[Fault] = []
+        for record in records:
+            if record.provisional or matched == known.records:
+                further.append(record)
                 break
-            if matched < known.records:
-                if record.digest != next(digests).digest:
-                    break
-                matched += 1
-                assembler.assemble(record)
-                self._note(reading, record)
-                continue
-            if not is_current or assembler.ordinal < known.entries:
+            if record.digest != next(digests).digest:
                 break
-            sink = sink or self._writing().open_session(known, reading.row, assembler)
-            self._add(reading, parser, sink, record)
+            matched += 1
+            assembler.assemble(record)
+            faults += record_faults(record)
         if (
             matched < known.records
-            or not is_current
-            or (sink is None and assembler.ordinal != known.entries)
+            or (known.format, known.parser_version)
+            != (reading.format.name, reading.format.parser_version)
+            or assembler.ordinal != known.entries
             or getattr(parser, "needs_reread", False)
         ):
+            raise _Rewritten(matched)
+        _note(reading.row, faults)
+        sink = self._go_on(reading, known, chain(further, records), parser, assembler)
+        if getattr(parser, "needs_reread", False):
             reading.row.corrupt = []
             raise _Rewritten(matched)
         if sink is None and known.source_path != reading.row.path:
@@ -505,7 +572,7 @@ class _Refresh:
         if sink is not None:
             sink.row.source_path, sink.row.source_root = reading.row.path, reading.row.root
             sink.row.selector = reading.stub.selector
-        self._finish(reading, parser, assembler, sink)
+            self._touched.add(sink.row.session)
 
     def _rewrite(self, reading: _Reading, known: SessionRow, shared: int) -> None:
         self._whole(reading, known.session, known, shared)
@@ -513,21 +580,15 @@ class _Refresh:
     def _whole(
         self, reading: _Reading, session_id: str, replaces: SessionRow | None, shared: int
     ) -> None:
-        reading.row.pending = False
-        parser = reading.parser(None)
         sink: SessionSink | None = None
-        for record in parser.records():
-            if record.provisional:
-                reading.row.pending = True
-                break
-            sink = sink or self._new(reading, parser.header, session_id, replaces, shared)
-            self._add(reading, parser, sink, record)
-        if sink is None:
-            # Nothing is committed yet; a rewritten session is empty now, a new one not there yet.
-            if replaces is None:
-                return
-            sink = self._new(reading, parser.header, session_id, replaces, shared)
-        self._finish(reading, parser, sink.assembler, sink)
+        for part in reading.file.chunks(reading.stub):
+            if sink is None:
+                # A rewritten session may be empty now, a new one is not there yet.
+                if not part.chunk.records and replaces is None:
+                    reading.row.pending = part.is_pending
+                    continue
+                sink = self._new(reading, part.header, session_id, replaces, shared)
+            self._add(reading, sink, part)
 
     def _new(
         self, reading: _Reading, header: SessionHeader, session_id: str,
@@ -539,46 +600,32 @@ class _Refresh:
             shared=shared,
         )  # fmt: skip
 
-    def _add(self, reading: _Reading, parser: Parser, sink: SessionSink, record: Any) -> None:
-        entries = sink.assembler.assemble(record)
+    def _add(self, reading: _Reading, sink: SessionSink | None, part: SessionChunk) -> None:
+        """Adds a chunk; without a sink it has no records, and only its state is of use."""
+        row = reading.row
+        row.pending = part.is_pending
+        row.state[reading.stub.selector] = part.state
+        if sink is None:
+            return
         writer = self._writing()
-        writer.add(sink, record, entries)
-        self._report.entries += len(entries)
-        self._note(reading, record)
-        if writer.uncommitted_bytes >= self._options.batch_bytes:
-            writer.take_header(sink, parser.header)
-            reading.row.state[reading.stub.selector] = {
-                "parser": parser.state(), "assembler": sink.assembler.state(),
-            }  # fmt: skip
-            size, reading.row.size = reading.row.size, -1  # a crash from here on: read on
-            reading.row.head = fingerprint(
-                Path(reading.row.path), resume_offset(reading.row.state)
-            )
+        writer.add_chunk(sink, part.chunk)
+        writer.take_header(sink, part.header)
+        self._touched.add(sink.row.session)
+        self._report.entries += len(part.chunk.entries.texts)
+        _note(row, part.chunk.faults)
+        is_end = part.is_last and reading.is_last
+        if writer.uncommitted_bytes >= self._options.batch_bytes and not is_end:
+            size, row.size = row.size, -1  # a crash from here on: read on
+            row.head = fingerprint(Path(row.path), resume_offset(row.state))
             self._commit()
-            reading.row.size = size
-            self._sources[reading.row.path] = reading.row
+            row.size = size
+            self._sources[row.path] = row
 
-    def _note(self, reading: _Reading, record: Any) -> None:
-        if (record.corrupt or record.oversized) and len(reading.row.corrupt) < KEPT_FAULTS:
-            reading.row.corrupt.append(
-                {
-                    "file": reading.row.path,
-                    "line": record.line,
-                    "byte_offset": record.byte_offset,
-                    "reason": record.corrupt or "oversized",
-                }
-            )
 
-    def _finish(
-        self, reading: _Reading, parser: Parser, assembler: Assembler, sink: SessionSink | None
-    ) -> None:
-        if sink is not None:
-            self._writing().take_header(sink, parser.header)
-            self._touched.add(sink.row.session)
-        reading.row.state[reading.stub.selector] = {
-            "parser": parser.state(),
-            "assembler": assembler.state(),
-        }
+def _note(row: SourceRow, faults: list[Fault]) -> None:
+    row.corrupt += [
+        {"file": row.path, **fault._asdict()} for fault in faults[: KEPT_FAULTS - len(row.corrupt)]
+    ]
 
 
 @dataclass(slots=True)
@@ -589,7 +636,10 @@ class _Reading:
     source: SourceFile
     stub: SessionStub
     row: SourceRow
+    file: FileReading
     has_settled: bool
+    is_last: bool
+    """No other session of the file follows."""
 
     def parser(self, state: dict[str, Any] | None) -> Parser:
         parser = self.format.parser(self.source, self.stub, state)

@@ -31,7 +31,7 @@ class EntryRow(NamedTuple):
     """From the ordinal on."""
     after_text: tuple[Any, ...]
     size: int
-    """Bytes of its strings."""
+    """Characters of its strings."""
 
 
 def entry_row(entry: Entry, head: bytes | None = None) -> EntryRow:

@@ -28,7 +28,7 @@ from sessiondex.indexer.store_schema import (
 )
 from sessiondex.indexer.store_tail import Committed, StreamTail
 from sessiondex.indexer.store_texts import text_batch
-from sessiondex.indexer.store_values import EntryRow, code_point_cut, entry_row, record_row
+from sessiondex.indexer.store_values import code_point_cut, entry_row, record_row
 from sessiondex.model import Entry, Record
 
 BATCH_BYTES: Final = 64 * 1024
@@ -116,18 +116,21 @@ class StoreWriter:
         if self._is_dead:
             raise _dead()
         try:
-            self.add_entry_row(session, entry_row(entry, head), text_id)
+            self.add_entry_row(session, text_id, *entry_row(entry, head))
         except BaseException:
             self._is_dead = True
             raise
 
-    def add_entry_row(self, session: int, row: EntryRow, text_id: int) -> None:
-        """Adds an entry by its columns."""
+    def add_entry_row(
+        self, session: int, text_id: int, before_text: tuple[Any, ...],
+        after_text: tuple[Any, ...], size: int,
+    ) -> None:  # fmt: skip
+        """Adds an entry by the parts of its `EntryRow`."""
         if self._is_dead:
             raise _dead()
         try:
-            self._entries.append((session, *row.before_text, text_id, *row.after_text))
-            self._entry_bytes += _ROW_BYTES + row.size
+            self._entries.append((session, *before_text, text_id, *after_text))
+            self._entry_bytes += _ROW_BYTES + size
             if self._entry_bytes >= BATCH_BYTES:
                 self._cut_entries()
         except BaseException:

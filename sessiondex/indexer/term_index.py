@@ -14,25 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-import orjson
 import tantivy
 
 from sessiondex.errors import Damaged, Failed
 from sessiondex.indexer import tokens
 from sessiondex.indexer.engine import engine_errors
 from sessiondex.indexer.lexicon import Coverage, Lexicon
-from sessiondex.indexer.term_fields import SCAN, SCHEMA, facet, range_query, time_code
+from sessiondex.indexer.term_document import TermDocument, facet_list, term_document
+from sessiondex.indexer.term_fields import SCHEMA, facet, range_query
 from sessiondex.indexer.term_searcher import TermSearcher
 
 INDEX_VERSION: Final = 1
 """Changes with the schema and with what `tokens` makes of a text."""
 
 HEAP_BYTES: Final = 64_000_000
-MAX_DOCUMENT: Final = 1 << 20
-"""Characters; a longer text becomes several overlapping documents of one key."""
-OVERLAP: Final = 1 << 17
-"""Characters; holds any folded query (4 KiB grow to 25,000 characters, spaced to 50,000) and the
-whole tokens at its edges."""
 
 _SMALL_BATCH: Final = 1 << 20
 _LISTING_ADVANTAGE: Final = 9
@@ -166,37 +161,26 @@ class TermWriter:
         Returns:
             How many documents it became: more than one for texts over `MAX_DOCUMENT`.
         """
-        terms = tokens.text_terms(text)
-        body = terms.body
-        document: dict[str, object] = {
-            "key": key,
-            "seq": seq,
-            "time": time_code(time),
-            "facet": [*facets, SCAN] if terms.has_long_tokens else facets,
-            "body": body,
-        }
-        if terms.parts:
-            document["parts"] = terms.parts
+        document = term_document(time=time, facets=facet_list(facets), text=text)
+        return self.add_document(document, key=key, seq=seq)
+
+    def add_document(
+        self, document: TermDocument, *, key: int, seq: int, facets: str = ""
+    ) -> int:
+        """Adds one prepared entry, with more facets; returns how many documents it became."""
         if self._new_terms is not None:
-            self._new_terms.update(self._owner.words.analyze(body))
-        self._added_bytes += len(body)
+            for body in document.bodies():
+                self._new_terms.update(self._owner.words.analyze(body))
+        self._added_bytes += document.characters
         if self._added_bytes > self._reading_budget:
             self._new_terms = None
         first, last = self._seqs or (seq, seq)
         self._seqs = (min(first, seq), max(last, seq))
-        if len(body) <= MAX_DOCUMENT:
-            self._call(lambda writer: writer.add_json(orjson.dumps(document).decode()))
-            self._added_documents += 1
-            return 1
-        count = 0
-        for start in range(0, len(body), MAX_DOCUMENT - OVERLAP):
-            document["body"] = body[start : start + MAX_DOCUMENT]
-            self._call(lambda writer: writer.add_json(orjson.dumps(document).decode()))
-            count += 1
-            if start + MAX_DOCUMENT >= len(body):
-                break
-        self._added_documents += count
-        return count
+        documents = document.documents(key=key, seq=seq, facets=facets)
+        for each in documents:
+            self._call(lambda writer, each=each: writer.add_json(each))
+        self._added_documents += len(documents)
+        return len(documents)
 
     def delete_seq_from(self, seq: int) -> None:
         """Deletes the documents at or past a mark; call it before adding."""

@@ -8,15 +8,14 @@ deleted. After any failure the writer is dead and only a new one goes on.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from sessiondex.errors import Failed
-from sessiondex.indexer.assembly import AssembledEntry, Assembler, Counts, kind_code
+from sessiondex.indexer.assembly import AssembledEntry, Assembler, Counts
 from sessiondex.indexer.catalog import (
     FactRow,
     SessionRow,
@@ -27,20 +26,30 @@ from sessiondex.indexer.catalog import (
 )
 from sessiondex.indexer.copies import update_copies
 from sessiondex.indexer.index_files import record_index_files
-from sessiondex.indexer.item_store import Flushed, ItemStore, text_head
+from sessiondex.indexer.item_store import Flushed, ItemStore
 from sessiondex.indexer.library import Epoch
-from sessiondex.indexer.term_index import facet
-from sessiondex.model import Entry, Record, SessionHeader, derived_summary, flag_names
-
-SHARED_TEXT_BYTES: Final = 128
-"""A text at least this long is stored once; below it a reference would cost as much."""
-
-FACET_LISTS: Final = 10_000
+from sessiondex.indexer.preparing import (
+    TITLE_CHARACTERS,
+    Chunk,
+    ChunkBuilder,
+    FacetLists,
+    PreparedEntries,
+)
+from sessiondex.indexer.term_document import TermDocument
+from sessiondex.indexer.term_fields import facet
+from sessiondex.model import Record, SessionHeader
 
 RECENT_TEXTS: Final = 200_000
 """Digests of texts that a writer remembers by itself, about 20 MB; older ones it looks up."""
 
-TITLE_CHARACTERS: Final = 120
+
+class Place(NamedTuple):
+    """What the catalog must know of an entry to find it."""
+
+    code: int
+    """See `kind_code`."""
+    is_anchor: bool
+    block: int
 
 
 @dataclass(slots=True)
@@ -50,11 +59,9 @@ class SessionSink:
     row: SessionRow
     source: SourceRow
     assembler: Assembler
-    counts: list[int]
     chain: bytes
-    base_facets: list[int]
-    unplaced: list[tuple[int, bool, int]] = field(default_factory=list)
-    """(kind code, is anchor, block) of entries whose run is not known yet."""
+    unplaced: list[Place] = field(default_factory=list)
+    """Of entries whose run is not known yet."""
     placed: Counts = Counts()
     placed_anchors: int = 0
 
@@ -91,7 +98,8 @@ class LibraryWriter:
             with self._catalog.transaction() as db:
                 put_meta(db, seq=meta["seq"])
         self._store = epoch.store.writer(lengths)
-        self._index = epoch.index.writer(heap_bytes)
+        # One thread keeps up with what is fed to it, and makes fewer segments to merge and search.
+        self._index = epoch.index.writer(heap_bytes, num_threads=1)
         self._index_folder = epoch.index.folder
         self._index.delete_seq_from(self._seq)
         self._to_purge: dict[int, SessionRow] = {
@@ -106,8 +114,7 @@ class LibraryWriter:
         self._has_texts = self._catalog.row("SELECT 1 FROM payloads LIMIT 1") is not None
         """Whether the catalog knows texts that are not among the recent ones."""
         self._recent: dict[bytes, int] = {}
-        self._facets: dict[tuple[str, str], int] = {}
-        self._facet_lists: dict[tuple[object, ...], list[int]] = {}
+        self._facet_lists = FacetLists()
         self.is_dead = False
         """A part of it failed; only a new writer goes on."""
         self._clear()
@@ -177,9 +184,8 @@ class LibraryWriter:
 
     def _sink(self, row: SessionRow, source: SourceRow, assembler: Assembler) -> SessionSink:
         sink = SessionSink(
-            row, source, assembler, list(row.counts), bytes.fromhex(row.digest),
-            [self._facet("agent", row.agent), facet("session", str(row.ord))],
-            placed=Counts(*row.counts), placed_anchors=row.anchors,
+            row, source, assembler, bytes.fromhex(row.digest), placed=Counts(*row.counts),
+            placed_anchors=row.anchors,
         )  # fmt: skip
         self._sinks[row.ord] = sink
         self._names.add(row.session)
@@ -202,104 +208,72 @@ class LibraryWriter:
         if header.title:
             row.title, row.own_title = header.title[:TITLE_CHARACTERS], True
 
-    def _facet(self, name: str, value: str) -> int:
-        found = self._facets.get((name, value))
-        if found is None:
-            found = self._facets[(name, value)] = facet(name, value)
-        return found
-
     # ------------------------------------------------------------ records
 
     def add(self, sink: SessionSink, record: Record, entries: list[AssembledEntry]) -> None:
         """Adds one committed record with the entries that were assembled from it."""
+        builder = ChunkBuilder(self._facet_lists, sink.row.agent, chain=sink.chain)
+        builder.add(record, entries)
+        self.add_chunk(sink, builder.take())
+
+    def add_chunk(self, sink: SessionSink, chunk: Chunk) -> None:
+        """Adds the next records of a session."""
         try:
-            self._add(sink, record, entries)
+            self._add_chunk(sink, chunk)
         except BaseException:
             self.is_dead = True
             raise
 
-    def _add(self, sink: SessionSink, record: Record, entries: list[AssembledEntry]) -> None:
+    def _add_chunk(self, sink: SessionSink, chunk: Chunk) -> None:
         row = sink.row
         ord = row.ord
         self._sinks[ord] = sink  # a commit inside a session lets go of it
-        row.records += 1
-        sink.chain = hashlib.sha256(sink.chain + record.digest).digest()[:16]
-        self._store.add_record(ord, record, len(entries))
-        for flag, first, last in record.facts:
+        self._store.add_record_rows(ord, chunk.records)
+        entries = chunk.entries
+        docs = self._add_entries(ord, row.entries, entries)
+        sink.chain = chunk.chain
+        sink.unplaced += map(Place, entries.codes, entries.anchors, entries.blocks)
+        for flag, first, last in chunk.facts:
             self._new_facts.append(FactRow(ord, flag, first, last, "r", self._since, 1))
-        for assembled in entries:
-            self._add_entry(sink, assembled)
+        self._identities += [(identity, ord, ordinal) for identity, ordinal in chunk.identities]
+        self._plans += [(ord, ordinal) for ordinal in chunk.plans]
+        row.records += len(chunk.records)
+        row.entries += len(entries.texts)
+        row.docs += docs
+        self._docs += docs
+        row.counts = [count + entries.codes.count(n) for n, count in enumerate(row.counts)]
+        row.anchors += sum(entries.anchors)
+        if entries.texts:
+            row.turns = chunk.turns
+        row.text_bytes += chunk.text_bytes
+        row.title = row.title or chunk.title
+        times = [row.started, row.ended, chunk.started, chunk.ended]
+        row.started = min((time for time in times if time is not None), default=None)
+        row.ended = max((time for time in times if time is not None), default=None)
+        self.uncommitted_bytes += chunk.size
 
-    def _add_entry(self, sink: SessionSink, assembled: AssembledEntry) -> None:
-        entry, text, data = assembled
-        row = sink.row
-        ord = row.ord
-        text_id = self._text(data) if data else 0
-        self._store.add_entry(ord, entry, text_id, text_head(data))
-        code = kind_code(entry)
-        facets = self._facets_of(sink, entry)
-        added = self._index.add(
-            key=ord << 32 | entry.ordinal,
-            seq=self._seq,
-            time=entry.timestamp,
-            facets=facets,
-            text=text,
-        )
-        self._seq += 1
-        row.docs += added
-        self._docs += added
-        row.entries += 1
-        row.counts[code] += 1
-        row.anchors += entry.is_anchor
-        row.turns = entry.turn
-        row.text_bytes += len(data)
-        moment = entry.timestamp
-        if moment is not None:
-            row.started = moment if row.started is None else min(row.started, moment)
-            row.ended = moment if row.ended is None else max(row.ended, moment)
-        if entry.identity:
-            self._identities.append((entry.identity, ord, entry.ordinal))
-        if entry.plan:
-            self._plans.append((ord, entry.ordinal))
-        if entry.is_anchor and code == 0 and not row.title:
-            row.title = derived_summary(text, TITLE_CHARACTERS)
-        sink.unplaced.append((code, entry.is_anchor, entry.ref.block))
-        self.uncommitted_bytes += len(data) + 200
+    def _add_entries(self, ord: int, ordinal: int, entries: PreparedEntries) -> int:
+        """Adds entries from an ordinal on; returns how many documents they became."""
+        session_facet = str(facet("session", str(ord)))
+        key = ord << 32 | ordinal
+        docs = 0
+        for before, after, size, data, digest, facets, pieces, characters, *_ in zip(
+            *entries, strict=True
+        ):
+            text_id = self._text(data, digest) if data else 0
+            self._store.add_entry_row(ord, text_id, before, after, size)
+            docs += self._index.add_document(
+                TermDocument(facets, pieces, characters), key=key, seq=self._seq,
+                facets=session_facet,
+            )  # fmt: skip
+            key += 1
+            self._seq += 1
+        return docs
 
-    def _facets_of(self, sink: SessionSink, entry: Entry) -> list[int]:
-        """The filter codes of an entry; entries that differ in nothing else share a list."""
-        alike = (
-            entry.kind, entry.tool_part, entry.tool_name, entry.error, entry.flags, entry.branch,
-            entry.model,
-        )  # fmt: skip
-        common = self._facet_lists.get(alike)
-        if common is None:
-            known = self._facet
-            common = [known("kind", entry.kind)]
-            if entry.tool_part:
-                common.append(known("part", entry.tool_part))
-                if entry.tool_name:
-                    common.append(known("tool", entry.tool_name))
-                if entry.error is not None:
-                    common.append(known("error", "1" if entry.error else "0"))
-            common += [known("flag", name) for name in flag_names(entry.flags)]
-            if entry.branch:
-                common.append(known("branch", entry.branch))
-            if entry.model:
-                common.append(known("model", entry.model))
-            if len(self._facet_lists) > FACET_LISTS:
-                self._facet_lists.clear()
-            self._facet_lists[alike] = common
-        facets = sink.base_facets + common
-        if entry.call_id:
-            facets.append(facet("call", entry.call_id))
-        return facets
-
-    def _text(self, data: bytes) -> int:
-        """The id of a text; an identical one is stored once."""
-        if len(data) < SHARED_TEXT_BYTES:
+    def _text(self, data: bytes, digest: bytes) -> int:
+        """The id of a text; an identical one is stored once, if it has a digest."""
+        if not digest:
             return self._new_text(data)
-        digest = hashlib.sha256(data).digest()[:16]
         known = self._payloads.get(digest)
         if known is None:
             known = self._recent.get(digest)
@@ -407,11 +381,11 @@ class LibraryWriter:
             cursor[run.session] = start + run.rows
             rows.append(
                 (run.session, run.first_ordinal, run.rows, first_batch + run.batch_index, run.row0,
-                 run.first_record, run.last_record, part[0][2], sink.placed_anchors, *sink.placed)
+                 run.first_record, run.last_record, part[0].block, sink.placed_anchors, *sink.placed)
             )  # fmt: skip
-            codes = [code for code, _, _ in part]
+            codes = [place.code for place in part]
             sink.placed = sink.placed.plus(Counts(*(codes.count(n) for n in range(5))))
-            sink.placed_anchors += sum(is_anchor for _, is_anchor, _ in part)
+            sink.placed_anchors += sum(place.is_anchor for place in part)
         for sink in self._sinks.values():
             sink.unplaced = []
         places = ",".join("?" * 14)
