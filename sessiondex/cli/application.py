@@ -16,6 +16,7 @@ import click
 
 from sessiondex.cli.invocation import Invocation, Surroundings
 from sessiondex.cli.options import shared_options
+from sessiondex.cli.texts import printable
 from sessiondex.errors import InternalError, SessiondexError, UsageError
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -173,9 +174,9 @@ def _report(error: SessiondexError, arguments: Sequence[str]) -> int:
         if _wants_json(arguments):
             click.echo(_json_text(error.to_json()))
         else:
-            click.echo(f"error: {error.message}", err=True)
+            click.echo(f"error: {printable(error.message)}", err=True)
             if error.hint:
-                click.echo(f"hint: {error.hint}", err=True)
+                click.echo(f"hint: {printable(error.hint)}", err=True)
         sys.stdout.flush()
     except OSError as failure:
         # Stdout is full or gone, and what is still buffered would fail again at exit.

@@ -237,6 +237,7 @@ class Invocation:
             InvalidArgument: several sessions are meant.
         """
         from sessiondex.cli.names import ShortNames
+        from sessiondex.cli.texts import visible
         from sessiondex.indexer.capture import Capture
 
         try:
@@ -251,7 +252,8 @@ class Invocation:
                 raise UsageError(
                     f"{session} is a folder", hint="name one session file, or index the folder"
                 ) from None
-        return Named(Capture.from_path(path), session, "read from the file, which no library has")
+        capture = Capture.from_path(path)
+        return Named(capture, visible(session), "read from the file, which no library has")
 
     def scope(self, projects: Sequence[str], *, here: bool) -> Scope:
         """The projects that are asked for, and how a footer names them.

@@ -7,7 +7,7 @@ import click
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import option, pass_invocation, shared_options, wait_option
 from sessiondex.cli.output import Column
-from sessiondex.cli.texts import byte_size, count_of, local_time
+from sessiondex.cli.texts import byte_size, count_of, local_time, visible
 from sessiondex.errors import Damaged
 
 
@@ -61,9 +61,9 @@ def check_command(invocation: Invocation, sources: bool, repair: bool) -> int:
         report = check_library(path, sources=sources)
     if output.is_for_people:
         for problem in report.problems:
-            output.line(f"damaged: {problem['part']}: {problem['problem']}")
+            output.line(visible(f"damaged: {problem['part']}: {problem['problem']}"))
         for source in report.sources:
-            output.line(f"{source['status']}: {source['file']}: {source['problem']}")
+            output.line(visible(f"{source['status']}: {source['file']}: {source['problem']}"))
         checked = report.to_json()["checked"]
         done = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in checked.items())
         verdict = "sound" if report.is_sound else "damaged"
@@ -95,7 +95,7 @@ def forget_command(invocation: Invocation, sessions: tuple[str, ...]) -> None:
         output.json(reply)
         return
     for session in reply["sessions"]:
-        output.line(f"forgotten: {session}")
+        output.line(f"forgotten: {visible(session)}")
     parts = [count_of(reply["entries"], "entry", "entries")]
     if reply["sources"]:
         parts.append(f"{count_of(len(reply['sources']), 'source')} skipped from now on")

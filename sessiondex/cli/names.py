@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sessiondex.cli.texts import visible
 from sessiondex.errors import UsageError
 from sessiondex.model import EntryRef
 
@@ -82,9 +83,10 @@ class ShortNames:
         self._known: dict[str, str] = {}
 
     def of(self, session: str) -> str:
-        """The shortest name of a session that the library resolves to it."""
+        """The shortest name of a session that the library resolves to it; an id with control
+        characters is only shown."""
         if session not in self._known:
-            self._known[session] = self._shortest(session)
+            self._known[session] = visible(self._shortest(session))
         return self._known[session]
 
     def place(self, session: str, ref: str) -> str:

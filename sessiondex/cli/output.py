@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from sessiondex.cli.texts import Pieces
+from sessiondex.cli.texts import Pieces, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +105,7 @@ class Output:
         if self.is_for_people:
             if sys.stdout.isatty():
                 sys.stdout.flush()  # a footer comes behind what it is about
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{printable(text)}\n")
 
     def notes(self, reply: dict[str, Any]) -> None:
         """The notes of a reply, as messages."""

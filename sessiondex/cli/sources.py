@@ -22,7 +22,7 @@ from sessiondex.cli.options import (
     pass_invocation,
     shared_options,
 )
-from sessiondex.cli.texts import columns
+from sessiondex.cli.texts import columns, visible
 from sessiondex.errors import Failed, NotFound, UsageError
 from sessiondex.model import EntryRef
 
@@ -96,7 +96,8 @@ def file_and_line(named: Named, ref: str) -> str:
     """`FILE:LINE` of an entry; the file alone where it is one document."""
     place = named.capture.source_file()
     line = named.capture.record(EntryRef.parse(ref).record).line
-    return f"{place.absolute}:{line}" if line else str(place.absolute)
+    file = visible(str(place.absolute))
+    return f"{file}:{line}" if line else file
 
 
 @click.command("open", cls=FreeWordsCommand)

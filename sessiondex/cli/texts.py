@@ -14,6 +14,7 @@ _PICTURES: Final = {
     0x7F: 0x2421,
     **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
 }
+_LINE_PICTURES: Final = {**_PICTURES, 0x09: 0x2409, 0x0A: 0x240A}
 _SPACE: Final = re.compile(r"\s+")
 
 Pieces = list[tuple[str, bool]]
@@ -28,6 +29,11 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """The text on one line: white space folded, control characters made visible."""
     return _SPACE.sub(" ", text).strip().translate(_PICTURES)
+
+
+def visible(name: str) -> str:
+    """A name or path on one line, every control character made visible and nothing folded."""
+    return name.translate(_LINE_PICTURES)
 
 
 def snippet_pieces(text: str, matches: Sequence[dict[str, Any]]) -> Pieces:

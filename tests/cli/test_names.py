@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,8 @@ from sessiondex.indexer.catalog import SourceRow
 from sessiondex.indexer.library import Library
 from sessiondex.indexer.writing import LibraryWriter
 from sessiondex.model import Item, Record, SessionHeader
+
+from .conftest import CommandLine
 
 IDS = st.lists(st.text("ab-", min_size=1, max_size=7), min_size=1, max_size=6, unique=True)
 
@@ -83,3 +87,27 @@ def test_words_name_one_session_and_its_refs() -> None:
 def test_refs_are_printed_without_the_zeros() -> None:
     assert short_ref("E00000012") == "E12"
     assert short_ref("E00000000.3") == "E0.3"
+
+
+def test_a_name_with_control_characters_is_one_harmless_line(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    record = {"type": "user", "uuid": "u", "message": {"role": "user", "content": "hello"}}
+    path = tmp_path / "new\nline\x1b[31m.jsonl"
+    path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    library = ("--library", str(tmp_path / "library"))
+    assert command_line("index", str(path), *library).code == 0
+    session = path.stem
+    shown = "new␊line␛[31m"
+    for words in (
+        ("sessions",), ("search", "hello"), ("list", session), ("resolve", session, "E0"),
+        ("list", str(path)), ("open", session, "E0"), ("check",), ("forget", session),
+    ):  # fmt: skip
+        ended = command_line(*words, *library)
+        assert ended.code == 0, ended.err
+        assert "\x1b" not in ended.out + ended.err, words
+        assert len(ended.lines) == 1, words
+        assert words == ("check",) or shown[:4] in ended.out
+    path.unlink()
+    missing = command_line("list", session, *library)
+    assert (missing.code, missing.err.count("\x1b")) == (3, 0)
