@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -24,6 +24,9 @@ from sessiondex.cli.options import (
 )
 from sessiondex.cli.texts import columns, count_of, printable
 from sessiondex.errors import Damaged, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from sessiondex.indexer.capture import Capture
 
 STATUSES: Final = ("ok", "changed", "missing")
 """From best to worst."""
@@ -95,12 +98,18 @@ def print_verdicts(invocation: Invocation, lines: Iterable[bytes]) -> int:
     worst = {"status": "ok", "source": "present"}
     checked = 0
 
+    def open_capture(session: str) -> Capture:
+        """What is stored, with what the source has grown by since; not what it was rewritten to."""
+        stored = snapshot.capture(session, live=False)
+        live = snapshot.capture(session, now=invocation.surroundings.now().timestamp())
+        return live if live.generation == stored.generation else stored
+
     def results() -> Iterator[dict[str, Any]]:
         nonlocal checked
         moved = MovedSources(snapshot, invocation.refresh_options())
         for result in verify(
             parse_lines(lines),
-            open_capture=lambda session: snapshot.capture(session, live=False),
+            open_capture=open_capture,
             find_source=moved.find,
         ):
             checked += 1

@@ -9,14 +9,14 @@ import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from sessiondex.errors import InvalidArgument
+from sessiondex.errors import InvalidArgument, PastEnd
 from sessiondex.indexer.sources.base import SourceFile
 from sessiondex.limits import EXCERPT_BYTES, REPLY_BYTES
 from sessiondex.model import TEXT_VERSION, EntryRef
 from sessiondex.query.cutting import BLOCK_BYTES, Cut, entry_text
 from sessiondex.query.entry_view import entry_view, summary
 from sessiondex.query.quotes import find_quote, nearest_text
-from sessiondex.query.reply import PROVISIONAL_NOTE, Note, Reply, clamp
+from sessiondex.query.reply import Note, Reply, clamp
 from sessiondex.query.selection import as_ref, range_bounds
 
 if TYPE_CHECKING:
@@ -97,12 +97,18 @@ def evidence(
 
     Raises:
         InvalidArgument: the quote does not stand in the entry; names what comes nearest.
-        NotFound: the ref names no entry (`hidden_entry`, `past_end` where that is why).
+        NotFound: the ref names no entry (`hidden_entry`, `past_end` where that is why), or one
+            that is provisional (`past_end`).
         Stale: the ref belongs to a generation that was rewritten since.
     """
     ref = as_ref(ref)
     capture.admit(capture_token, [ref])
     entry = capture.entry(capture.ordinal(ref))
+    if entry.ordinal >= capture.committed_count:
+        raise PastEnd(
+            f"entry {entry.ref} is not committed yet and cannot be cited",
+            hint="read it, and cite it when its line has ended or its file has been quiet",
+        )
     size = clamp(EXCERPT_BYTES, max_bytes, name="max_bytes")
     excerpt = _excerpt(capture, entry, quote, hit, size.value, reveal)
     view = entry_view(capture, entry, reveal=reveal)
@@ -123,8 +129,6 @@ def evidence(
     reply.put("source", model_anchor(capture, entry) if place is None else place.anchor(entry))
     if place is not None and place.is_gone:
         reply.note(SOURCE_GONE_NOTE)
-    if entry.ordinal >= capture.committed_count:
-        reply.note(PROVISIONAL_NOTE)
     return reply.build()
 
 

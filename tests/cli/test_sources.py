@@ -84,6 +84,30 @@ def test_evidence_verifies_and_is_found_changed_or_missing(
     assert demo("evidence", "019d3:E4", "--quote", "not there at all").code == 2
 
 
+def test_what_was_cited_before_it_was_indexed_verifies_and_no_open_line_is_cited(
+    own: CommandLine, tmp_path: Path
+) -> None:
+    path = Path(own("open", f"{MAIN_ID}:E0").out.rpartition(":")[0])
+    record = {"type": "user", "uuid": "later", "message": {"role": "user", "content": "go on"}}
+    line = json.dumps(record)
+    last = len(path.read_text().splitlines())
+    with path.open("a") as file:
+        file.write(line)
+    assert "provisional" in own("list", MAIN_ID, "--from", f"E{last}").out
+    refused = own("evidence", f"{MAIN_ID}:E{last}", "--json")
+    assert (refused.code, refused.json["error"]["kind"]) == (3, "past_end")
+    with path.open("a") as file:
+        file.write("\n")
+    cited = tmp_path / "cited.jsonl"
+    cited.write_text(own("evidence", f"{MAIN_ID}:E{last}").out)
+    expected = {"session": MAIN_ID, "entry_ref": f"E{last:08d}", "status": "ok"}
+    assert own("verify", str(cited), "--jsonl").json_lines == [expected | {"source": "present"}]
+    path.write_text(line.replace("go on", "rewritten") + "\n")
+    earlier = own("verify", str(cited), "--json")
+    assert (earlier.code, earlier.json["status"]) == (3, "missing")  # it was never stored
+    assert own("index").code == 0
+
+
 def test_a_moved_source_is_found_by_what_it_holds(own: CommandLine, tmp_path: Path) -> None:
     evidence = tmp_path / "evidence.jsonl"
     evidence.write_text(own("evidence", "019d3:E4").out)
