@@ -250,8 +250,14 @@ class Catalog:
         """
         path = path.absolute()
         try:
-            db = _connect_read_only(path) if read_only else _connect(f"{path.as_uri()}?mode=rw")
-            db.execute("SELECT value FROM meta WHERE name='commit'").fetchone()
+            try:
+                db = _connect_read_only(path) if read_only else _connect(f"{path.as_uri()}?mode=rw")
+                db.execute("SELECT value FROM meta WHERE name='commit'").fetchone()
+            except sqlite3.OperationalError as error:
+                if not any(word in str(error) for word in _DISK_TROUBLE):
+                    raise
+                # A full disk has no room for the shared memory that a reader needs.
+                db = _connect_copy(path)
         except sqlite3.DatabaseError as error:
             what = f"cannot be read: {error}" if path.exists() else "is missing"
             raise Damaged(
@@ -464,6 +470,8 @@ class Catalog:
 BUSY_SECONDS: Final = 30
 """How long a statement waits for another connection; only commits and closing take that lock."""
 
+_DISK_TROUBLE: Final = ("disk I/O error", "disk is full")
+
 _DAMAGE: Final = ("malformed", "not a database", "no such", "could not decode", "Could not decode")
 """What SQLite says of a catalog that is not as it was written."""
 
@@ -486,12 +494,20 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     # A writer is at work, or died: commits stand in the log, which `immutable` does not read.
     if path.with_name(path.name + "-shm").exists():
         return _connect(f"{uri}?mode=ro")
+    return _connect_copy(path)
+
+
+def _connect_copy(path: Path) -> sqlite3.Connection:
+    """Opens a copy of a catalog and its log, for reading."""
+    wal = path.with_name(path.name + "-wal")
     with tempfile.TemporaryDirectory(prefix="sessiondex-") as folder, failing("copy", path):
         copy = Path(folder) / path.name
         shutil.copy(path, copy)
-        shutil.copy(wal, copy.with_name(wal.name))
+        if wal.exists():
+            shutil.copy(wal, copy.with_name(wal.name))
         db = _connect(copy.as_uri())
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # reads the log before it goes
+        db.execute("PRAGMA query_only=1")  # what is written to a copy would be lost
         return db
 
 

@@ -152,6 +152,7 @@ def _say(line: object) -> None:
 
 
 def _serve() -> None:
+    importlib.import_module("pyarrow.compute")  # loaded late, but a child may be another user
     for package in (sessiondex.indexer, sessiondex.query):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
