@@ -54,6 +54,7 @@ def overview_command(
     Anchors are real user and assistant messages: the first, every 8th and the last. Between two
     of them --from and --through show more.
     """
+    from sessiondex.query.entry_view import shown_fact
     from sessiondex.query.overview import overview
 
     named = invocation.named(split_word(session)[0])
@@ -66,7 +67,8 @@ def overview_command(
             reveal=reveal,
         )  # fmt: skip
 
-    facts = (named.capture.agent, named.capture.project, named.title(reveal=reveal))
+    project = shown_fact(named.capture.project, reveal=reveal)
+    facts = (named.capture.agent, project, named.title(reveal=reveal))
     print_overview(
         invocation, page, cursor=cursor, limit=limit, everything=everything, name=named.name,
         facts=facts, origin=named.origin,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from sessiondex.limits import FIELD, SUMMARY
@@ -88,6 +89,16 @@ def shown_title(title: str, *, reveal: bool = False) -> str:
     if len(title) >= _STORED_TITLE:
         title = _LAST_WORD.sub("", title)
     return mask(title).text
+
+
+@lru_cache(maxsize=1024)
+def _masked_fact(text: str) -> str:
+    return mask(text).text
+
+
+def shown_fact(text: str, *, reveal: bool = False) -> str:
+    """A folder, branch, model or other fact of a session as people are shown it: masked, whole."""
+    return text if reveal or len(text) < SHORTEST_BYTES else _masked_fact(text)
 
 
 def shown_field(text: str, *, reveal: bool = False) -> str:

@@ -14,7 +14,7 @@ import orjson
 
 from sessiondex.indexer.capture import Capture
 from sessiondex.model import EntryRef
-from sessiondex.query.entry_view import entry_view
+from sessiondex.query.entry_view import entry_view, shown_fact
 from sessiondex.query.reading import text_pieces
 from sessiondex.query.search import iterate
 
@@ -47,9 +47,9 @@ def entry_row(capture: Capture, entry: Entry, *, reveal: bool = False) -> dict[s
     return {
         "session": capture.session,
         "agent": capture.agent,
-        "project": entry.cwd or capture.project or None,
-        "branch": entry.branch or capture.branch or None,
-        "model": entry.model or None,
+        "project": shown_fact(entry.cwd or capture.project, reveal=reveal) or None,
+        "branch": shown_fact(entry.branch or capture.branch, reveal=reveal) or None,
+        "model": shown_fact(entry.model, reveal=reveal) or None,
         "turn": entry.turn,
         **view,
         "total_bytes": entry.total_bytes,

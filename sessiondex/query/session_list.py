@@ -15,7 +15,7 @@ import orjson
 from sessiondex.errors import InvalidArgument
 from sessiondex.indexer.folding import fold
 from sessiondex.limits import PAGE
-from sessiondex.query.entry_view import shown_field, shown_title
+from sessiondex.query.entry_view import shown_fact, shown_field, shown_title
 from sessiondex.query.filters import EntryFilter
 from sessiondex.query.reply import Reply, clamp
 from sessiondex.query.resuming import resume_command
@@ -127,14 +127,18 @@ def iterate_sessions(
 
 
 def session_view(row: SessionRow, *, reveal: bool = False) -> dict[str, Any]:
-    """What a list says of a session; its title masked."""
+    """What a list says of a session; its facts masked, its id and its file as they are."""
     resume = resume_command(row)
+
+    def shown(text: str) -> str | None:
+        return shown_fact(text, reveal=reveal) or None
+
     return {
         "session": row.session,
         "agent": row.agent,
-        "project": row.project or None,
-        "branch": row.branch or None,
-        "model": row.model or None,
+        "project": shown(row.project),
+        "branch": shown(row.branch),
+        "model": shown(row.model),
         "title": shown_title(row.title, reveal=reveal) or None,
         "started": format_time(row.started),
         "ended": format_time(row.ended),
@@ -145,8 +149,12 @@ def session_view(row: SessionRow, *, reveal: bool = False) -> dict[str, Any]:
         "source": row.source_path or None,
         "format": row.format,
         "generation": row.generation,
-        "resume_command": resume.shell if resume is not None else None,
-        "run": row.run or None,
+        "resume_command": shown(resume.shell) if resume is not None else None,
+        "run": {
+            name: shown(value) if isinstance(value, str) else value
+            for name, value in (row.run or {}).items()
+        }
+        or None,
     }
 
 

@@ -243,3 +243,27 @@ def test_a_terminal_gets_tables_and_colours(demo: CommandLine, words: tuple[str,
     plain = demo(*words, "--color", "never", is_terminal=True)
     assert "\x1b" not in plain.out
     assert "\x1b" not in demo(*words).out
+
+
+def test_the_facts_of_sessions_are_masked_wherever_they_are_shown(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    record = {
+        "type": "assistant", "uuid": "u", "cwd": f"/home/{secret}", "gitBranch": f"fix-{secret}",
+        "message": {"role": "assistant", "model": f"m-{secret}", "content": "done"},
+    }  # fmt: skip
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    library = ("--library", str(tmp_path / "library"))
+    assert command_line("index", str(path), *library).code == 0
+    for words in (
+        ("sessions",), ("sessions", "--json"), ("sessions", "--all", "--jsonl"), ("export",),
+        ("export", "--format", "markdown"), ("overview", "one"), ("list", "one", "--json"),
+    ):  # fmt: skip
+        ended = command_line(*words, *library)
+        assert (ended.code, ended.out.count(secret)) == (0, 0), words
+    shown = command_line("sessions", "--json", "--reveal", *library, is_terminal=True).json
+    assert shown["sessions"][0]["project"] == f"/home/{secret}"
+    filtered = command_line("sessions", "--project", f"/home/{secret}", "--json", *library).json
+    assert filtered["returned"] == 1
