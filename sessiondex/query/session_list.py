@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
@@ -150,12 +150,20 @@ def session_view(row: SessionRow, *, reveal: bool = False) -> dict[str, Any]:
         "format": row.format,
         "generation": row.generation,
         "resume_command": shown(resume.shell) if resume is not None else None,
-        "run": {
-            name: shown(value) if isinstance(value, str) else value
-            for name, value in (row.run or {}).items()
-        }
-        or None,
+        "run": _shown_run(row.run, reveal=reveal) or None,
     }
+
+
+def _shown_run(value: Any, *, reveal: bool) -> Any:
+    """The fields of a benchmark run, which may be nested; every text of them masked."""
+    if isinstance(value, str):
+        return shown_fact(value, reveal=reveal)
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {shown_fact(name): _shown_run(each, reveal=reveal) for name, each in fields.items()}
+    if isinstance(value, list):
+        return [_shown_run(each, reveal=reveal) for each in cast("list[Any]", value)]
+    return value
 
 
 def model_session_view(row: SessionRow) -> dict[str, Any]:

@@ -267,3 +267,30 @@ def test_the_facts_of_sessions_are_masked_wherever_they_are_shown(
     assert shown["sessions"][0]["project"] == f"/home/{secret}"
     filtered = command_line("sessions", "--project", f"/home/{secret}", "--json", *library).json
     assert filtered["returned"] == 1
+
+
+def test_the_fields_of_a_run_are_masked_at_any_depth(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    trial = tmp_path / "job" / "trial"
+    trial.mkdir(parents=True)
+    steps = [{"step_id": 1, "source": "user", "message": "solve it"}]
+    trajectory = {
+        "schema_version": "ATIF-v1.2", "session_id": "s", "agent": {"name": "a", "version": "1"},
+        "steps": steps,
+    }  # fmt: skip
+    (trial / "trajectory.json").write_text(json.dumps(trajectory))
+    result = {
+        "task_name": "t", "trial_name": "x",
+        "exception_info": {"exception_type": "E", "exception_message": f"key {secret} failed"},
+        "verifier_result": {"rewards": {"reward": 1, "why": [{"said": f"found {secret}"}]}},
+    }  # fmt: skip
+    (trial / "result.json").write_text(json.dumps(result))
+    library = ("--library", str(tmp_path / "library"))
+    assert command_line("index", str(tmp_path / "job"), *library).code == 0
+    ended = command_line("sessions", "--json", *library)
+    assert secret not in ended.out
+    run = ended.json["sessions"][0]["run"]
+    assert run["error"] == "E: key [REDACTED:github_token] failed"
+    assert run["scores"] == {"reward": 1, "why": [{"said": "found [REDACTED:github_token]"}]}
