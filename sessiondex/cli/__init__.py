@@ -5,11 +5,18 @@ Nothing heavy is loaded before the command that needs it is known.
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
 def main() -> None:
     """Runs the command line with the arguments of the process and ends the process."""
-    from sessiondex.cli.application import run
+    try:
+        from sessiondex.cli.application import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        # Before the run began, or again while it ended.
+        code = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)

@@ -148,6 +148,21 @@ def test_an_interrupted_run_ends_with_130(
     assert "Traceback" not in ended.err
 
 
+def test_an_interrupt_of_the_end_of_a_run_shows_no_traceback(demo_library: Path) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from sessiondex.cli import main\n"
+        "from sessiondex.indexer.library import Library\n"
+        "Library.close = lambda self: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"sys.argv = ['sessiondex', 'stats', '--library', {str(demo_library)!r}]\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
 def test_every_error_class_has_an_exit_code_of_the_contract() -> None:
     pending = [SessiondexError]
     while pending:
