@@ -24,9 +24,10 @@ def fold(text: str) -> str:
     """The text as it is compared: `lower()` for ASCII, else NFKC, case folding, NFKC."""
     if text.isascii():
         return text.lower()
-    if all(map(_is_stable, odd_characters(text))):
+    data = text.encode("utf-8", "surrogatepass")
+    if not unstable_characters(data):
         # Most texts: bytes are lowered several times faster than characters.
-        return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+        return data.lower().decode("utf-8", "surrogatepass")
     return _fold_fully(text)
 
 
@@ -36,8 +37,18 @@ def _fold_fully(text: str) -> str:
 
 def odd_characters(text: str) -> set[str]:
     """The characters of a text that are not ASCII; cheap where they are few."""
-    data = text.encode("utf-8", "surrogatepass").translate(None, _ASCII_BYTES)
-    return set(data.decode("utf-8", "surrogatepass"))
+    return _odd_characters(text.encode("utf-8", "surrogatepass"))
+
+
+def _odd_characters(data: bytes) -> set[str]:
+    return set(data.translate(None, _ASCII_BYTES).decode("utf-8", "surrogatepass"))
+
+
+def unstable_characters(data: bytes) -> list[str]:
+    """What folding may change beyond ASCII in UTF-8; without it, only ASCII letters are lowered."""
+    if data.isascii():
+        return []
+    return [character for character in _odd_characters(data) if not _is_stable(character)]
 
 
 @lru_cache(maxsize=1 << 15)

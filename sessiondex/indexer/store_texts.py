@@ -19,31 +19,33 @@ class TextChunks:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch  # owns the memory of the views
-        self._ids = _unsigned(batch.column("text_id"))
-        self._starts = _unsigned(batch.column("start"))
-        text = batch.column("text")
-        _, offsets, data = text.buffers()
-        self._offsets = memoryview(offsets).cast("i")[text.offset : text.offset + len(text) + 1]
-        self._data = memoryview(data) if data is not None else memoryview(b"")
+        self.ids = _unsigned(batch.column("text_id"))
+        self.starts = _unsigned(batch.column("start"))
+        self.texts: pa.StringArray = batch.column("text")
+        _, offsets, data = self.texts.buffers()
+        first = self.texts.offset
+        self.offsets = memoryview(offsets).cast("i")[first : first + len(self.texts) + 1]
+        """Where each chunk begins in `data`, and where the last one ends."""
+        self.data = memoryview(data) if data is not None else memoryview(b"")
         self.nbytes = batch.nbytes
 
     def holds_all_of(self, text_id: int) -> bool:
         """Whether a text certainly begins and ends in this batch."""
-        ids = self._ids
+        ids = self.ids
         if not ids[0] <= text_id < ids[-1]:
             return False
-        return text_id > ids[0] or self._starts[0] == 0
+        return text_id > ids[0] or self.starts[0] == 0
 
     def rows(self, text_id: int, start: int) -> range:
         """The rows of a text from the one with byte `start` on."""
-        first, last = bisect_left(self._ids, text_id), bisect_right(self._ids, text_id)
-        return range(max(bisect_right(self._starts, start, first, last) - 1, first), last)
+        first, last = bisect_left(self.ids, text_id), bisect_right(self.ids, text_id)
+        return range(max(bisect_right(self.starts, start, first, last) - 1, first), last)
 
     def start(self, row: int) -> int:
-        return self._starts[row]
+        return self.starts[row]
 
     def chunk(self, row: int) -> memoryview:
-        return self._data[self._offsets[row] : self._offsets[row + 1]]
+        return self.data[self.offsets[row] : self.offsets[row + 1]]
 
 
 def text_slice(

@@ -168,7 +168,8 @@ class View:
     def position(self, run: EntryRun, stop: int, ref: tuple[int, int]) -> int | None:
         """The first ordinal of a run, below `stop`, at or after a source position."""
         batch = self.batch(self.batch_info(run.batch), ("record", "block"))
-        records, blocks = _numbers(batch.column("record"), "Q"), _numbers(batch.column("block"), "I")
+        records = _numbers(batch.column("record"), "Q")
+        blocks = _numbers(batch.column("block"), "I")
         end = run.row0 + min(run.rows, stop - run.first)
         at = bisect_left(records, ref[0], run.row0, end)
         while at < end and (records[at], blocks[at]) < ref:

@@ -28,6 +28,7 @@ from sessiondex.query.scope import (
     newest_behind,
     require_no_refs,
 )
+from sessiondex.query.text_scan import TextScan
 
 if TYPE_CHECKING:
     from sessiondex.indexer.catalog import SessionRow
@@ -103,13 +104,13 @@ class LibraryScope:
         hits = self._searcher.scored(compiled, self._narrowed, RANKED_HITS.maximum)
         return [hit for hit in hits if self._row(hit.key >> 32) is not None]
 
-    def found(self, keys: Iterable[int]) -> Iterator[Found | None]:
+    def found(self, keys: Iterable[int], scan: TextScan | None = None) -> Iterator[Found | None]:
         for group in neighbours(keys):
             capture = self._capture(group[0] >> 32)
             if capture is None:
                 yield from (None for _ in group)
             else:
-                yield from found_in(capture, group)
+                yield from found_in(capture, group, scan)
 
     def total(self, codes: frozenset[int]) -> int | None:
         return None

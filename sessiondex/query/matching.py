@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from sessiondex.errors import InvalidArgument
-from sessiondex.indexer.folding import FoldMap, Spans, fold
+from sessiondex.indexer.folding import FoldMap, Spans, fold, unstable_characters
+from sessiondex.indexer.store_texts import TextChunks
 
 _MARKS: Final = "\ue000\ue001\ue002\ue003"
 
@@ -52,6 +54,21 @@ class Literal:
         folded = self._folded
         return [folded in fold(text) for text in texts]
 
+    def rows(self, chunks: TextChunks) -> Iterator[int]:
+        """The rows of a batch that match, each chunk by itself."""
+        data, offsets = bytes(chunks.data), chunks.offsets
+        # Where folding lowers ASCII only, all rows are searched as one.
+        odd = unstable_characters(data)
+        apart = {row for character in odd for row in _rows_with(character.encode(), data, offsets)}
+        for row in apart:
+            if self._folded in fold(str(chunks.chunk(row), "utf-8")):
+                yield row
+        needle = self._folded.encode()
+        lowered = data.lower() if needle.upper() != needle else data
+        for row in _rows_with(needle, lowered, offsets):
+            if row not in apart:
+                yield row
+
     def count(self, text: str) -> int:
         return fold(text).count(self._folded)
 
@@ -79,6 +96,11 @@ class Regex:
             pa.array(texts, pa.large_string()), self._pattern
         )
         return found.to_pylist()
+
+    def rows(self, chunks: TextChunks) -> Iterator[int]:
+        """The rows of a batch that match, each chunk by itself."""
+        found = self._compute.match_substring_regex(chunks.texts, self._pattern)
+        return (row for row, is_match in enumerate(found.to_pylist()) if is_match)
 
     def count(self, text: str) -> int:
         spans = self.find(text, 1)
@@ -116,3 +138,15 @@ class Regex:
             raise InvalidArgument(
                 f"invalid pattern {self._pattern[:80]!r}: {reason}", hint="the syntax is RE2's"
             ) from error
+
+
+def _rows_with(needle: bytes, data: bytes, offsets: Sequence[int]) -> Iterator[int]:
+    """The rows that hold some bytes, rows being what stands between two offsets of the data."""
+    at = data.find(needle, offsets[0])
+    while at >= 0:
+        row = bisect_right(offsets, at) - 1
+        if at + len(needle) <= offsets[row + 1]:
+            yield row
+            at = data.find(needle, offsets[row + 1])
+        else:
+            at = data.find(needle, at + 1)

@@ -19,6 +19,7 @@ from sessiondex.model import Entry, EntryRef
 from sessiondex.query.filters import Filters
 from sessiondex.query.request import SearchRequest
 from sessiondex.query.selection import range_bounds
+from sessiondex.query.text_scan import TextScan
 
 ORDINAL: Final = (1 << 32) - 1
 """The part of a key that is the ordinal; above it stands the session ordinal."""
@@ -85,8 +86,11 @@ class Scope(Protocol):
         """The best keys by score."""
         ...
 
-    def found(self, keys: Iterable[int]) -> Iterator[Found | None]:
-        """What stands behind keys, in their order; None for what is not (any more) in scope."""
+    def found(self, keys: Iterable[int], scan: TextScan | None = None) -> Iterator[Found | None]:
+        """What stands behind keys, in their order.
+
+        None for what is not (any more) in scope, and for what `scan` tells not to match.
+        """
         ...
 
     def total(self, codes: frozenset[int]) -> int | None:
@@ -172,9 +176,9 @@ class CaptureScope:
             found += searcher.scored(compiled or Query.all_query(), narrowed, RANKED_HITS.maximum)
         return sorted(found, key=lambda hit: (-hit.score, hit.key))[: RANKED_HITS.maximum]
 
-    def found(self, keys: Iterable[int]) -> Iterator[Found | None]:
+    def found(self, keys: Iterable[int], scan: TextScan | None = None) -> Iterator[Found | None]:
         for group in neighbours(keys):
-            yield from found_in(self._capture, group)
+            yield from found_in(self._capture, group, scan)
 
     def total(self, codes: frozenset[int]) -> int | None:
         if not isinstance(self._ordinals, range):
@@ -297,10 +301,10 @@ def newest_behind(
 
 
 def neighbours(keys: Iterable[int]) -> Iterator[list[int]]:
-    """Groups of ascending keys of one session that stand close together."""
+    """Groups of successive keys of one session that stand close together."""
     group: list[int] = []
     for key in keys:
-        if group and not (0 < key - group[-1] <= _NEIGHBOURS and key >> 32 == group[-1] >> 32):
+        if group and not (abs(key - group[-1]) <= _NEIGHBOURS and key >> 32 == group[-1] >> 32):
             yield group
             group = []
         group.append(key)
@@ -308,8 +312,20 @@ def neighbours(keys: Iterable[int]) -> Iterator[list[int]]:
         yield group
 
 
-def found_in(capture: Capture, group: list[int]) -> Iterator[Found]:
-    """The entries of a group of neighbours."""
-    first = group[0] & ORDINAL
-    entries = capture.entries(first, (group[-1] & ORDINAL) + 1)
-    return (Found(capture, entries[(key & ORDINAL) - first]) for key in group)
+def found_in(
+    capture: Capture, group: list[int], scan: TextScan | None = None
+) -> Iterator[Found | None]:
+    """The entries of a group of neighbours; None where a scan tells that one cannot match."""
+    first, stop = min(group) & ORDINAL, (max(group) & ORDINAL) + 1
+    if scan is None:
+        entries = capture.entries(first, stop)
+        yield from (Found(capture, entries[(key & ORDINAL) - first]) for key in group)
+        return
+    ids, sizes = capture.view.text_places(capture.session_ord, first, min(stop, capture.tail_first))
+    may_match = list(scan.may_match(capture.view, ids, sizes))
+    for key in group:
+        at = key & ORDINAL
+        if at >= capture.tail_first or may_match[at - first]:
+            yield Found(capture, capture.entry(at))
+        else:
+            yield None

@@ -33,6 +33,7 @@ from sessiondex.query.reply import PROVISIONAL_NOTE, Note, Reply, clamp, clip_te
 from sessiondex.query.request import SearchRequest
 from sessiondex.query.scope import AlsoIn, CandidateQuery, CaptureScope, Found, Scope
 from sessiondex.query.snippets import MATCHES_LOOKED_AT, MatchedText, listing_line, snippet
+from sessiondex.query.text_scan import TextScan
 from sessiondex.query.times import format_time
 
 WORK_BYTES: Final = 64 * MIB
@@ -43,6 +44,7 @@ _ENTRY_BYTES: Final = 256
 
 _CHUNK_BYTES: Final = 4 * MIB
 _LAST_CHUNK: Final = 256
+_LAST_SCANNED_CHUNK: Final = 1024
 _NOTE_BYTES: Final = 400
 
 Place = Capture | LibrarySnapshot
@@ -100,11 +102,8 @@ class _Work:
     """What a search has cost so far."""
 
     entries: int = 0
-    text_bytes: int = 0
-
-    @property
-    def is_spent(self) -> bool:
-        return self.text_bytes + self.entries * _ENTRY_BYTES > WORK_BYTES
+    read_bytes: int = 0
+    """Of texts looked at one by one, and of entries."""
 
 
 @dataclass(slots=True)
@@ -115,6 +114,8 @@ class _Asked:
     matcher: Matcher
     reads_text: bool
     step: int = 0
+    scan: TextScan | None = None
+    """Where the index cannot tell what may match."""
     marker: Callable[[str, int], Spans] | None = field(default=None)
 
 
@@ -180,7 +181,7 @@ class _Search:
         has_more = False
         for event in events:
             if isinstance(event, _Pause):
-                if self._work.is_spent:
+                if self._is_spent:
                     has_more, stopped, position = True, "work", event.position
                     break
                 continue
@@ -251,6 +252,15 @@ class _Search:
             sum(view.bytes_read for view in self._views),
         )
 
+    @property
+    def _read_bytes(self) -> int:
+        scan = self._asked.scan
+        return self._work.read_bytes + (0 if scan is None else scan.looked_at_bytes)
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._read_bytes > WORK_BYTES
+
     # ------------------------------------------------------------ what is asked
 
     def _parse(self, query: str, filters: Filters) -> Filters:
@@ -283,15 +293,20 @@ class _Search:
         if query is None:
             return _Asked(CandidateQuery(lambda searcher: None), Everything(), False)
         if self._match == "literal":
-            literal = query
+            literal = Literal(query)
 
             def compile_literal(searcher: TermSearcher) -> Query | None:
-                found = searcher.literal(literal)
+                found = searcher.literal(query)
+                if found.mode == "scan" and asked.scan is None:
+                    asked.scan = TextScan(literal.rows)
                 return Query.empty_query() if found.mode == "empty" else found.query
 
-            return _Asked(CandidateQuery(compile_literal), Literal(query), True)
+            asked = _Asked(CandidateQuery(compile_literal), literal, True)
+            return asked
         if self._match == "regex":
-            return _Asked(CandidateQuery(lambda searcher: None), Regex(query), True)
+            regex = Regex(query)
+            every = CandidateQuery(lambda searcher: None)
+            return _Asked(every, regex, True, scan=TextScan(regex.rows))
         return self._ask_ranked(step)
 
     def _ask_ranked(self, step: int) -> _Asked:
@@ -317,7 +332,7 @@ class _Search:
             _Verified(verified),
             True,
             step,
-            mark,
+            marker=mark,
         )
 
     # ------------------------------------------------------------ hits
@@ -369,7 +384,7 @@ class _Search:
         for event in self._verified((key, (key,)) for key in keys):
             if isinstance(event, _Hit):
                 counted.append((-self._asked.matcher.count(event.text), event.position[0]))
-            if len(counted) == RANKED_HITS.maximum or self._work.is_spent:
+            if len(counted) == RANKED_HITS.maximum or self._is_spent:
                 break
         return [key for _, key in sorted(counted)]
 
@@ -379,25 +394,28 @@ class _Search:
         """The candidates that pass filters and match, with a pause behind every chunk."""
         size = min(self._request.limit or PAGE.default, PAGE.maximum) + 1
         while chunk := list(islice(candidates, size)):
-            size = min(size * 2, _LAST_CHUNK)
+            scan = self._asked.scan
+            size = min(size * 2, _LAST_CHUNK if scan is None else _LAST_SCANNED_CHUNK)
             waiting: list[_Hit] = []
-            waiting_bytes = 0
-            found = self._scope.found(key for key, _ in chunk)
+            read_before = self._read_bytes
+            found = self._scope.found((key for key, _ in chunk), scan)
             for (_, position), each in zip(chunk, found, strict=True):
                 self._work.entries += 1
-                if each is None or not self._passes(each):
+                if each is None:
+                    continue
+                self._work.read_bytes += _ENTRY_BYTES
+                if not self._passes(each):
                     continue
                 text = ""
                 if self._asked.reads_text:
                     data = each.capture.text(each.entry)
-                    self._work.text_bytes += len(data)
-                    waiting_bytes += len(data)
+                    self._work.read_bytes += len(data)
                     text = data.decode()
                 waiting.append(_Hit(each, text, position))
-                if waiting_bytes > _CHUNK_BYTES:
+                if self._read_bytes - read_before > _CHUNK_BYTES:
                     yield from self._matching(waiting)
                     yield _Pause(position)
-                    waiting, waiting_bytes = [], 0
+                    waiting, read_before = [], self._read_bytes
             yield from self._matching(waiting)
             yield _Pause(chunk[-1][1])
 
