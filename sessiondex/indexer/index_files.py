@@ -55,10 +55,11 @@ def record_index_files(db: sqlite3.Connection, folder: Path | None) -> None:
     if folder is None:
         return
     with failing("read", folder):
-        for entry in os.scandir(folder):
-            with contextlib.suppress(FileNotFoundError):
-                if entry.stat().st_mode & 0o077:
-                    os.chmod(entry.path, 0o600)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.stat().st_mode & 0o077:
+                        os.chmod(entry.path, 0o600)
         known = {name for (name,) in db.execute("SELECT name FROM index_files")}
         # A file of a merge that is still going on is no file of the index yet.
         live = live_files(folder)

@@ -64,7 +64,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     try:
         yield mounted
     finally:
-        subprocess.run(["umount", str(mounted)], check=True)
+        subprocess.run(["umount", "--lazy", str(mounted)], check=True)
 
 
 @pytest.mark.parametrize("past", ["grow"], indirect=True)
