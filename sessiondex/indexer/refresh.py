@@ -67,7 +67,7 @@ SAME_SESSION: Final = "the same session as "
 """Begins the reason of a file that holds nothing beyond a session another file has."""
 
 READ_AHEAD_BYTES: Final = 16 * 1024 * 1024
-"""New files of at least this size in all are worth other processes that read them."""
+"""New files of less than this are read before another process has started."""
 
 MOST_PROCESSES: Final = 3
 """More than this many only wait for the one that writes."""
@@ -93,6 +93,8 @@ class RefreshOptions:
     heap_bytes: int = HEAP_BYTES
     processes: int = 0
     """Processes that work on a large import, this one too; 0 chooses, 1 does all in this one."""
+    read_ahead_bytes: int = READ_AHEAD_BYTES
+    """New files of at least this size in all are a large import."""
     clock: Callable[[], float] = time.time
     progress: Callable[[Progress], None] | None = None
 
@@ -334,7 +336,7 @@ class _Refresh:
         """Lets other processes read the new files, if they are worth it."""
         new = [item for item in new if str(item.path) not in self._forgotten]
         readers = self._options.readers()
-        if not readers or sum(item.stat.st_size for item in new) < READ_AHEAD_BYTES:
+        if not readers or sum(item.stat.st_size for item in new) < self._options.read_ahead_bytes:
             return
         from sessiondex.indexer.read_ahead import FileTask, ReadAhead
 
