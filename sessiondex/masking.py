@@ -15,6 +15,7 @@ import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -59,15 +60,21 @@ _FRESH: Final = (
 _END: Final = rb"(?![A-Za-z0-9])"
 
 
-class _Shape(NamedTuple):
+@dataclass(frozen=True)
+class _Shape:
     kind: str
     markers: tuple[bytes, ...]
-    pattern: re.Pattern[bytes]
+    body: bytes
     back: int
     """How far before its marker the pattern begins."""
     is_value: Callable[[bytes], bool] | None
     longest: int
     """Bytes after the beginning of its marker beyond which no value is looked for."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """Compiled when its marker is first met: all of them take longer than a short search."""
+        return re.compile(self.body)
 
 
 def _shape(
@@ -82,7 +89,7 @@ def _shape(
 ) -> _Shape:
     """One row. The group `v` is what is masked, the whole match where there is none."""
     body = (_FRESH if fresh else b"") + pattern.encode()
-    return _Shape(kind, tuple(markers.encode().split()), re.compile(body), back, is_value, longest)
+    return _Shape(kind, tuple(markers.encode().split()), body, back, is_value, longest)
 
 
 def _looks_random(value: bytes) -> bool:

@@ -73,7 +73,7 @@ def _clean(value: Any) -> Any:
 def entry_rows(batch: pa.RecordBatch, first_row: int, stop_row: int) -> list[StoredEntry]:
     """The entries of some rows of an `entries` batch that was read with all its columns."""
     rows = batch.slice(first_row, stop_row - first_row)
-    heads = rows.column("head").cast(pa.binary()).to_pylist()
+    heads = rows.column("head").view(pa.binary()).to_pylist()
     columns = [column.to_pylist() for column in rows.columns]
     entries: list[StoredEntry] = []
     for (
