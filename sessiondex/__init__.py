@@ -54,12 +54,16 @@ if TYPE_CHECKING:
     from sessiondex.query.reading import iterate_entries as iterate_entries
     from sessiondex.query.reading import read as read
     from sessiondex.query.request import SearchRequest as SearchRequest
-    from sessiondex.query.search import iterate as iterate_hits
+    from sessiondex.query.search import (
+        iterate as iterate_hits,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    )
     from sessiondex.query.search import search as search
     from sessiondex.query.session_list import SessionFilter as SessionFilter
     from sessiondex.query.session_list import iterate_sessions as iterate_sessions
     from sessiondex.query.session_list import list_sessions as list_sessions
-    from sessiondex.query.verify import parse_lines as parse_evidence_lines
+    from sessiondex.query.verify import (
+        parse_lines as parse_evidence_lines,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    )
     from sessiondex.query.verify import verify as verify
 
 _PLACES = {

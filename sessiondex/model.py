@@ -63,7 +63,7 @@ class EntryRef(NamedTuple):
     block: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> EntryRef:
+    def parse(cls, text: object) -> EntryRef:
         """Parses `E12`, `E00000012`, `E00000012.1` (`.0` is the bare ref).
 
         Raises:
@@ -127,7 +127,7 @@ class Item:
     pointer: str = ""
     """JSON pointer inside the record, like `/message/content/1`; '' is the whole record."""
     identity: str = ""
-    """Names the same item in whatever session replays it; '' falls back to the record's id + block."""
+    """Names the same item in every session that replays it; '': the record's id and block do."""
     replayed: bool = False
     """The source says itself that this item was replayed from another session."""
     plan: str = ""

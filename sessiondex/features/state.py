@@ -154,9 +154,7 @@ class State:
 
     # ------------------------------------------------------------ grants
 
-    def add_grant(
-        self, observer: str, subject: Subject, *, now: int, workspace: str = ""
-    ) -> Grant:
+    def add_grant(self, observer: str, subject: Subject, *, now: int, workspace: str = "") -> Grant:
         """Lets an observer observe a subject; one that may already keeps its grant."""
         named = checked_name(observer, "observer")
         with self.transaction() as db:
@@ -185,8 +183,12 @@ class State:
             raise NotFound("no such grant is in force", hint="see 'sessiondex grant list'")
 
     def grants(
-        self, *, observer: str | None = None, workspace: str | None = None,
-        subject: Subject | None = None, include_revoked: bool = False,
+        self,
+        *,
+        observer: str | None = None,
+        workspace: str | None = None,
+        subject: Subject | None = None,
+        include_revoked: bool = False,
     ) -> list[Grant]:
         """Grants, the newest first."""
         where, values = condition(
@@ -232,7 +234,13 @@ class State:
     # ------------------------------------------------------------ audit
 
     def audit(
-        self, action: str, *, actor: str, outcome: str, now: int, workspace: str = "",
+        self,
+        action: str,
+        *,
+        actor: str,
+        outcome: str,
+        now: int,
+        workspace: str = "",
         subject: Subject | None = None,
     ) -> None:
         """Appends a line to the audit. There is no place in it for what a session says."""

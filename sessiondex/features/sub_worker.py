@@ -58,9 +58,7 @@ class _Child(NamedTuple):
     turns: WorkerTurns
 
     def state(self) -> ChildState:
-        return ChildState(
-            self.subject, self.display_name, self.turns.status, self.turns.last_seen
-        )
+        return ChildState(self.subject, self.display_name, self.turns.status, self.turns.last_seen)
 
 
 class SubWorkerRegistry:

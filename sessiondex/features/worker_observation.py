@@ -164,9 +164,7 @@ DESCRIPTOR: Final = FeatureDescriptor(
     instructions=(POLICY,),
 )
 
-Asked = TypeVar(
-    "Asked", ViewSessionOverviewInput, SearchSessionEntriesInput, ReadSessionEntryInput
-)
+Asked = TypeVar("Asked", ViewSessionOverviewInput, SearchSessionEntriesInput, ReadSessionEntryInput)
 
 
 class WorkerObservation:

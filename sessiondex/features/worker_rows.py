@@ -89,7 +89,12 @@ class WorkerRows:
         return rows[0]
 
     def _select(
-        self, workspace: str, observer: str, more: str, values: tuple[Any, ...], now: int,
+        self,
+        workspace: str,
+        observer: str,
+        more: str,
+        values: tuple[Any, ...],
+        now: int,
         limit: int,
     ) -> list[WorkerRow]:
         rows = self._state.rows(

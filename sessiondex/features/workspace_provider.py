@@ -76,9 +76,7 @@ class WorkspaceObservationClient(Protocol):
 class WorkspaceClientWorkerObservationProvider:
     """The subjects of a workspace that its server lets the caller observe."""
 
-    def __init__(
-        self, client: WorkspaceObservationClient, *, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, client: WorkspaceObservationClient, *, clock: Callable[[], float]) -> None:
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
@@ -134,9 +132,7 @@ class _Received:
                     count=self._count,
                 )
                 try:
-                    reply = SessionReply.model_validate(
-                        client.session(request.model_dump())
-                    )
+                    reply = SessionReply.model_validate(client.session(request.model_dump()))
                 except NotFound:
                     raise subject_not_found() from None
                 except ValidationError as error:

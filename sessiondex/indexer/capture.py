@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sessiondex.errors import Damaged, HiddenEntry, InvalidArgument, NotFound, PastEnd, Stale
 from sessiondex.indexer.assembly import AssembledEntry, Counts, kind_code
 from sessiondex.indexer.catalog import EntryRun, SessionRow
+from sessiondex.indexer.prefix import DIGEST_CHARACTERS, begins_with
 from sessiondex.indexer.view import View
 from sessiondex.model import (
     COPIED,
@@ -69,10 +70,10 @@ class Token:
 
     @staticmethod
     def make(session: str, generation: int, entries: int, digest: str) -> str:
-        return f"c1.{_short(session)}.{generation}.{entries}.{digest[:16]}"
+        return f"c1.{_short(session)}.{generation}.{entries}.{digest[:DIGEST_CHARACTERS]}"
 
     @staticmethod
-    def parse(token: str) -> tuple[str, int, int, str]:
+    def parse(token: object) -> tuple[str, int, int, str]:
         """Session digest, generation, entries, digest.
 
         Raises:
@@ -204,9 +205,7 @@ class Capture:
             ]
         if stop > self.tail_first:
             begin = max(first - self.tail_first, 0)
-            found.extend(
-                item.entry for item in self.tail.entries[begin : stop - self.tail_first]
-            )
+            found.extend(item.entry for item in self.tail.entries[begin : stop - self.tail_first])
         return found
 
     def text(self, entry: Entry, start: int = 0, stop: int | None = None) -> bytes:
@@ -326,16 +325,18 @@ class Capture:
         """
         if not token:
             return
-        session, generation, _, digest = Token.parse(token)
+        session, generation, entries, digest = Token.parse(token)
         if session != _short(self.session):
             raise InvalidArgument(
                 "the capture token belongs to another session",
                 hint=f"use the token of a reply about {self.session!r}",
             )
-        if generation == self.generation:
-            return
+        refs = list(refs)
         shared = 0
-        if 1 <= generation < self.generation:
+        if generation == self.generation:
+            if not refs or begins_with(self, entries, digest):
+                return
+        elif 1 <= generation < self.generation:
             shared = min(self.row.shared[generation - 1 :], default=0)
         for ref in refs:
             if ref.record >= shared:
@@ -406,9 +407,7 @@ class Capture:
     def _anchor_at(self, number: int) -> int:
         run = self.view.catalog.run_of_anchor(self.session_ord, number, self.tail_first)
         if run is not None:
-            start, (marks,) = self.view.run_columns(
-                run, run.first, self.tail_first, ("is_anchor",)
-            )
+            start, (marks,) = self.view.run_columns(run, run.first, self.tail_first, ("is_anchor",))
             wanted = number - run.anchors
             found = next(
                 islice((at for at, is_set in enumerate(marks) if is_set), wanted, None), None
@@ -496,9 +495,7 @@ def _why_hidden(record: Record) -> str:
     return "it is reasoning, a prompt or metadata"
 
 
-def _with_range(
-    ranges: list[tuple[int, int]], first: int, last: int
-) -> list[tuple[int, int]]:
+def _with_range(ranges: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for low, high in sorted([*ranges, (first, last)]):
         if merged and low <= merged[-1][1] + 1:

@@ -423,7 +423,7 @@ class Catalog:
 
     def _run(self, sql: str, arguments: tuple[int, ...]) -> EntryRun | None:
         found = self.row(sql, arguments)
-        return EntryRun(*found[:9], Counts(*found[9:14])) if found else None
+        return EntryRun._make((*found[:9], Counts._make(found[9:14]))) if found else None
 
     def record_run(self, ord: int, record: int) -> RecordRun | None:
         found = self.row(

@@ -36,14 +36,10 @@ def capture_of_items(
 ) -> Capture:
     """A capture of a host's list; see `Capture.from_items`."""
     library = Library.in_memory()
-    header = SessionHeader(
-        session_id, agent, "items", project=project, segment_id=segment_id
-    )
+    header = SessionHeader(session_id, agent, "items", project=project, segment_id=segment_id)
     source = SourceRow(0, "", "", "items", 1)
     with library.writing() as epoch:
-        writer = LibraryWriter(
-            epoch, heap_bytes=HEAP_BYTES, now_ms=lambda: int(time.time() * 1000)
-        )
+        writer = LibraryWriter(epoch, heap_bytes=HEAP_BYTES, now_ms=lambda: int(time.time() * 1000))
         sink = writer.new_session(
             header, source, parser_version=1, selector="", session_id=session_id
         )
@@ -75,12 +71,13 @@ def _record(number: int, value: Item | Record | Mapping[str, Any]) -> Record:
     )
 
 
-def _item(number: int, value: Mapping[str, Any]) -> Item:
-    if not isinstance(value, Mapping):
+def _item(number: int, given: object) -> Item:
+    if not isinstance(given, Mapping):
         raise InvalidArgument(
-            f"item {number} is a {type(value).__name__}",
+            f"item {number} is a {type(given).__name__}",
             hint="pass Item objects or mappings with 'kind' or 'type'",
         )
+    value: dict[str, Any] = dict(given)
     kind = value.get("kind")
     if kind in _ITEM_KINDS and not isinstance(value.get("content"), list):
         unknown = set(value) - _ITEM_FIELDS - {"kind"}
@@ -91,12 +88,12 @@ def _item(number: int, value: Mapping[str, Any]) -> Item:
                     hint=f"known are {', '.join(sorted(_ITEM_FIELDS))}",
                 )
         else:
-            fields = {"block": 0, **value}
+            fields: dict[str, Any] = {"block": 0, **value}
             fields["text"] = clean_text(str(fields.get("text", "")))
             if kind in ("reasoning", "prompt"):
                 fields["text"] = ""
             return Item(**fields)
-    found = yoi_item(dict(value))
+    found = yoi_item(value)
     if found is None:
         raise InvalidArgument(
             f"item {number} is of no known kind: {kind or value.get('type')!r}",

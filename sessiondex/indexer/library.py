@@ -320,9 +320,7 @@ def create_epoch(folder: Path | None, number: int) -> Epoch:
     from sessiondex.indexer.term_index import TermIndex
 
     if folder is None:
-        return Epoch(
-            number, Catalog.create(None), ItemStore.create(None), TermIndex.create(None)
-        )
+        return Epoch(number, Catalog.create(None), ItemStore.create(None), TermIndex.create(None))
     items, index = folder / f"items-{number}", folder / f"index-{number}"
     catalog = Catalog.create(folder / f"catalog-{number}.sqlite3")
     return Epoch(number, catalog, ItemStore.create(items), TermIndex.create(index))

@@ -144,9 +144,7 @@ def _whole(known: list[SessionRow], entries: dict[int, int], records: dict[int, 
         if row.entries <= entries.get(row.ord, 0) and row.records <= records.get(row.ord, 0):
             return replace(row, current=known[-1].current)
     row = known[-1]
-    return replace(
-        row, entries=entries.get(row.ord, 0), records=records.get(row.ord, 0), digest=""
-    )
+    return replace(row, entries=entries.get(row.ord, 0), records=records.get(row.ord, 0), digest="")
 
 
 class _Totals(NamedTuple):
@@ -256,9 +254,7 @@ def _is_trace(
     """Whether a source row would only tell of what is forgotten."""
     if not forgotten or source.path not in {path for path, _ in forgotten}:
         return False
-    left = old.rows(
-        "SELECT session FROM sessions WHERE source=? AND current=1", (source.source,)
-    )
+    left = old.rows("SELECT session FROM sessions WHERE source=? AND current=1", (source.source,))
     return all(row[0] in dropped for row in left)
 
 

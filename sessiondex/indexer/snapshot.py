@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sessiondex.errors import InvalidArgument, NotFound
-from sessiondex.indexer.catalog import SessionRow
+from sessiondex.indexer.catalog import Catalog, SessionRow
 from sessiondex.indexer.view import View
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LibrarySnapshot:
         self._captures: dict[int, Capture] = {}
 
     @property
-    def catalog(self):  # noqa: ANN201
+    def catalog(self) -> Catalog:
         return self.view.catalog
 
     # ------------------------------------------------------------ sessions

@@ -164,9 +164,7 @@ class TermWriter:
         document = term_document(time=time, facets=facet_list(facets), text=text)
         return self.add_document(document, key=key, seq=seq)
 
-    def add_document(
-        self, document: TermDocument, *, key: int, seq: int, facets: str = ""
-    ) -> int:
+    def add_document(self, document: TermDocument, *, key: int, seq: int, facets: str = "") -> int:
         """Adds one prepared entry, with more facets; returns how many documents it became."""
         if self._new_terms is not None:
             for body in document.bodies():

@@ -11,7 +11,7 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -265,7 +265,7 @@ class View:
             self._chunks.clear()
 
 
-def _numbers(column: pa.Array, code: str) -> memoryview:
+def _numbers(column: pa.Array, code: Literal["B", "I", "Q"]) -> memoryview:
     """The values of a column of fixed width without nulls."""
     view = memoryview(column.buffers()[1]).cast(code)
     return view[column.offset : column.offset + len(column)]

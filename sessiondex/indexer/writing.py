@@ -62,7 +62,7 @@ class SessionSink:
     chain: bytes
     unplaced: list[Place] = field(default_factory=list)
     """Of entries whose run is not known yet."""
-    placed: Counts = Counts()
+    placed: Counts = field(default_factory=Counts)
     placed_anchors: int = 0
 
 
@@ -373,7 +373,7 @@ class LibraryWriter:
         rows: list[tuple[int, ...]] = []
         cursor: dict[int, int] = {}
         for run in flushed.entry_runs:
-            sink = self._sinks[run.session] if run.session in self._sinks else None
+            sink = self._sinks.get(run.session)
             if sink is None:
                 continue  # a generation that was given up within this batch
             start = cursor.get(run.session, 0)
@@ -381,7 +381,8 @@ class LibraryWriter:
             cursor[run.session] = start + run.rows
             rows.append(
                 (run.session, run.first_ordinal, run.rows, first_batch + run.batch_index, run.row0,
-                 run.first_record, run.last_record, part[0].block, sink.placed_anchors, *sink.placed)
+                 run.first_record, run.last_record, part[0].block, sink.placed_anchors,
+                 *sink.placed)
             )  # fmt: skip
             codes = [place.code for place in part]
             sink.placed = sink.placed.plus(Counts(*(codes.count(n) for n in range(5))))

@@ -309,9 +309,7 @@ def _named(
     return _Selected(len(served), served, following, is_sorted_last=bool(context))
 
 
-def _neighbourhood(
-    capture: Capture, request: ReadRequest, selection: Selection
-) -> tuple[int, int]:
+def _neighbourhood(capture: Capture, request: ReadRequest, selection: Selection) -> tuple[int, int]:
     """The numbers `[least, most)` of selected entries that may be neighbours."""
     first, stop = request.within or (0, capture.entry_count)
     return selection.number(first), selection.number(stop)

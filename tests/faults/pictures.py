@@ -39,9 +39,7 @@ def picture(library: Library, *queries: str) -> dict[str, Any]:
     """All that a library says of its sessions, and what it finds."""
     snapshot = library.snapshot()
     names = sorted(row.session for row in snapshot.rows())
-    told: dict[str, Any] = {
-        name: everything(snapshot.capture(name, live=False)) for name in names
-    }
+    told: dict[str, Any] = {name: everything(snapshot.capture(name, live=False)) for name in names}
     told["found"] = {query: found(library, query) for query in queries or QUERIES}
     return told
 

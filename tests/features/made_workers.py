@@ -39,9 +39,7 @@ def with_uncommitted(capture: Capture) -> Capture:
         flags=last.flags | PROVISIONAL, total_bytes=len(b"uncommitted words"),
     )  # fmt: skip
     record = Record(capture.record_count, 0, 0, 0, b"12345678", provisional=True)
-    tail = LiveTail(
-        (AssembledEntry(entry, "uncommitted words", b"uncommitted words"),), (record,)
-    )
+    tail = LiveTail((AssembledEntry(entry, "uncommitted words", b"uncommitted words"),), (record,))
     return Capture(
         capture.row, capture.view, mark=capture.mark, searcher=capture.searcher, tail=tail,
         owner=capture,

@@ -203,9 +203,7 @@ class Home:
         self.sessions = LocalAgentSessions(
             [folder / ".claude" / "projects"], clock=self.clock, library=library
         )
-        self.provider = LocalAgentObservationProvider(
-            self.sessions, observer="boss", grants=state
-        )
+        self.provider = LocalAgentObservationProvider(self.sessions, observer="boss", grants=state)
 
     def write(self, session: str, records: list[dict[str, Any]], *, append: bool = True) -> Path:
         path = claude_path(self.folder, session)
@@ -384,9 +382,7 @@ def test_a_change_of_what_was_only_shown_live_is_another_generation_too(home: Ho
         after.admit(before.token, [EntryRef(13)])
 
 
-def test_a_long_tail_is_folded_and_refs_stay(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_tail_is_folded_and_refs_stay(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FOLD_ENTRIES", "REREAD_ENTRIES"):
         monkeypatch.setattr(f"sessiondex.features.live_session.{name}", 10)
     subject = home.grant("s")
@@ -400,9 +396,7 @@ def test_a_long_tail_is_folded_and_refs_stay(
         capture.admit(first.token, [EntryRef(0), EntryRef(9)])
 
 
-def test_a_library_that_is_refreshed_meanwhile_changes_no_ref(
-    tmp_path: Path, state: State
-) -> None:
+def test_a_library_that_is_refreshed_meanwhile_changes_no_ref(tmp_path: Path, state: State) -> None:
     with Library.create(tmp_path / "library") as library:
         home = Home(tmp_path, state, library)
         home.write("s", conversation(2))

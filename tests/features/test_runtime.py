@@ -80,9 +80,7 @@ def peer(name: str) -> RuntimeWorker:
 
 def seen_by(handle: WorkerHandle) -> list[Subject]:
     assert handle.provider is not None
-    return sorted(
-        (each.subject for each in handle.provider.list_sessions().subjects), key=str
-    )
+    return sorted((each.subject for each in handle.provider.list_sessions().subjects), key=str)
 
 
 def is_observed(handle: WorkerHandle, subject: Subject) -> bool:
@@ -307,9 +305,7 @@ def test_an_enabled_worker_gets_further_providers_of_the_host() -> None:
     elsewhere = runtime_worker("forge", "eve")
     given = Given([listed(elsewhere)], {elsewhere: talk("hi", "there")})
     host = Host(
-        more_members=lambda request, grants: [
-            Member("workspace", given, serves_elsewhere("shop"))
-        ]
+        more_members=lambda request, grants: [Member("workspace", given, serves_elsewhere("shop"))]
     )
     assert seen_by(host.begin("boss", enabled=True)) == [elsewhere]
     assert host.begin("clerk", enabled=False).provider is None

@@ -287,9 +287,7 @@ def test_a_corrupt_line_is_numbered_and_reported(library: Library, home: Path) -
         capture.ordinal(EntryRef(5))
 
 
-def test_forgetting_leaves_no_trace_and_index_skips_the_source(
-    tmp_path: Path, home: Path
-) -> None:
+def test_forgetting_leaves_no_trace_and_index_skips_the_source(tmp_path: Path, home: Path) -> None:
     library = Library.create(tmp_path / "lib")
     write_lines(claude_path(home, "one"), conversation(2, word="quillwort"))
     write_lines(claude_path(home, "two"), conversation(2))

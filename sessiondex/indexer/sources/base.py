@@ -34,10 +34,11 @@ class SourceFile:
     @property
     def is_compressed(self) -> bool:
         """Whether the file is a Zstandard stream (by its magic number, never its name)."""
-        if self._is_compressed is None:
+        known = self._is_compressed
+        if known is None:
             with open(self.path, "rb", buffering=0) as file:
-                self._is_compressed = file.read(4) == ZSTD_MAGIC
-        return self._is_compressed
+                known = self._is_compressed = file.read(4) == ZSTD_MAGIC
+        return known
 
     def open(self, offset: int = 0) -> BinaryIO:
         """Opens the decompressed stream at a byte offset; buffered, read-only."""
