@@ -194,9 +194,7 @@ def session_files(
         for base in (options.home, *options.more_homes)
         for home in default_homes(environ, home=base)
     ]
-    found = {
-        item.path: item for item in discover(homes, report=report, exclude=options.exclude)
-    }
+    found = {item.path: item for item in discover(homes, report=report, exclude=options.exclude)}
     roots_known = {
         Path(row[0]): Path(row[1])
         for row in catalog.rows("SELECT path,root FROM sources WHERE format<>''")
@@ -289,9 +287,7 @@ class _Refresh:
                 self._read(item)
             done_bytes += item.stat.st_size
             if self._options.progress is not None:
-                self._options.progress(
-                    Progress(count + 1, len(found), done_bytes, all_bytes)
-                )
+                self._options.progress(Progress(count + 1, len(found), done_bytes, all_bytes))
             if self._writer is not None and (
                 self._writer.uncommitted_bytes >= self._options.batch_bytes
             ):
@@ -303,7 +299,9 @@ class _Refresh:
         if self._writer is not None:
             self._writer.close(final=True)
         with self._catalog.transaction() as db:
-            db.executemany("UPDATE sources SET gone=1 WHERE path=? AND gone=0", [(p,) for p in gone])
+            db.executemany(
+                "UPDATE sources SET gone=1 WHERE path=? AND gone=0", [(path,) for path in gone]
+            )
             db.executemany(
                 "UPDATE sources SET gone=0 WHERE path=? AND gone=1",
                 [(path,) for path in seen if path in known],
@@ -318,15 +316,12 @@ class _Refresh:
     def _now_ms(self) -> int:
         return int(self._options.clock() * 1000)
 
-    def _is_unchanged(
-        self, row: tuple[int, int, int, int, int, str], item: Found
-    ) -> bool:
+    def _is_unchanged(self, row: tuple[int, int, int, int, int, str], item: Found) -> bool:
         size, mtime_ns, inode, pending, version, name = row
         if (size, mtime_ns, inode) != (item.stat.st_size, item.stat.st_mtime_ns, item.stat.st_ino):
             return False
-        if name:
-            if format_named(name).parser_version != version:
-                return False
+        if name and format_named(name).parser_version != version:
+            return False
         return not (pending and self._has_settled(item))
 
     def _has_settled(self, item: Found) -> bool:
@@ -340,9 +335,7 @@ class _Refresh:
             return
         from sessiondex.indexer.read_ahead import FileTask, ReadAhead
 
-        tasks = [
-            FileTask(str(item.path), str(item.root), self._has_settled(item)) for item in new
-        ]
+        tasks = [FileTask(str(item.path), str(item.root), self._has_settled(item)) for item in new]
         with suppress(OSError):  # no process can be made: all is read here
             self._ahead = ReadAhead(tasks, self._reading_options, readers)
             self._is_ahead = {task.path for task in tasks}
@@ -486,9 +479,7 @@ class _Refresh:
             found = self._catalog.current(session_id)
         return found
 
-    def _can_resume(
-        self, reading: _Reading, known: SessionRow, before: SourceRow | None
-    ) -> bool:
+    def _can_resume(self, reading: _Reading, known: SessionRow, before: SourceRow | None) -> bool:
         format, source = reading.format, reading.source
         return (
             before is not None
