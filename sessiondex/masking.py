@@ -26,6 +26,11 @@ MARGIN_BYTES: Final = 16 * 1024
 """How far around a place a text must be known to mask that place like the whole: more than the
 longest value (a PEM key of RSA 16384 has 12.6 KiB)."""
 
+NAME_BYTES: Final = 128
+"""How far before its value a name, and what stands between them, may begin."""
+
+PEM_BEGIN: Final = b"-----BEGIN"
+"""Only values that begin so have white space inside."""
 
 SHORTEST_BYTES: Final = 8
 """No text that is shorter holds a value that is masked."""

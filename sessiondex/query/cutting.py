@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sessiondex.masking import HORIZON_BYTES, MARGIN_BYTES, Span, find_secrets, placeholder
+from sessiondex.masking import (
+    HORIZON_BYTES,
+    MARGIN_BYTES,
+    NAME_BYTES,
+    PEM_BEGIN,
+    Span,
+    find_secrets,
+    placeholder,
+)
 from sessiondex.query.reply import code_point_start, longest_prefix
 
 if TYPE_CHECKING:
@@ -234,6 +242,25 @@ def _code_point_bytes(lead: int) -> int:
     return 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
+def unmasked_stretch(data: bytes, start: int, stop: int) -> MaskedText | None:
+    """The stretch `[start, stop)` of a whole text if no value is masked in it or beside it.
+
+    Looks no further than a value that touches the stretch could reach: no value but a PEM key
+    has white space inside. None says nothing: then more has to be looked at.
+    """
+    first = max(start - MARGIN_BYTES, 0)
+    if data.find(PEM_BEGIN, first, stop + len(PEM_BEGIN)) >= 0:
+        return None
+    space = max(data.rfind(b" ", first, start), data.rfind(b"\n", first, start))
+    base = first if space < 0 else max(space - NAME_BYTES, 0)
+    end = min(stop + HORIZON_BYTES, len(data))
+    for mark in (b" ", b"\n"):
+        at = data.find(mark, stop, end)
+        end = end if at < 0 else at + 1
+    masked = MaskedText(data[base:end], base=base, start=start, end=stop)
+    return None if masked.spans else masked
+
+
 def entry_text(
     capture: Capture, entry: Entry, start: int = 0, stop: int | None = None, *, reveal: bool = False
 ) -> MaskedText:
@@ -264,4 +291,8 @@ def entry_head(capture: Capture, entry: Entry, budget: int, *, reveal: bool = Fa
     if len(head) < needed:
         head = capture.text(entry, 0, needed)
     end = None if len(head) >= entry.total_bytes else len(head) - HORIZON_BYTES
+    if not reveal and len(head) > budget:
+        plain = unmasked_stretch(head, 0, budget)
+        if plain is not None:
+            return plain.fit(0, budget)
     return MaskedText(head, end=end, reveal=reveal).fit(0, budget)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sessiondex.indexer.folding import Spans
 from sessiondex.limits import LISTING_LINE, SNIPPET, SNIPPET_MATCHES
-from sessiondex.query.cutting import Cut, MaskedText, entry_head, entry_text
+from sessiondex.query.cutting import Cut, MaskedText, entry_head, entry_text, unmasked_stretch
 from sessiondex.query.scope import Found
 
 _WINDOW_BYTES: Final = 128 * 1024
@@ -49,9 +49,15 @@ class MatchedText:
     def masked(self, around: ByteSpan) -> MaskedText:
         """The masked text, at least around a match."""
         capture, entry = self.found
-        if entry.total_bytes <= _WINDOW_BYTES:
-            return MaskedText(self.text.encode(), reveal=self.reveal)
         margin = SNIPPET.maximum
+        if entry.total_bytes <= _WINDOW_BYTES:
+            data = self.text.encode()
+            if not self.reveal and len(data) > 2 * margin:
+                start, stop = max(around.start - margin, 0), min(around.end + margin, len(data))
+                plain = unmasked_stretch(data, start, stop)
+                if plain is not None:
+                    return plain
+            return MaskedText(data, reveal=self.reveal)
         return entry_text(
             capture,
             entry,

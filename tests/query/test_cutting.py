@@ -7,10 +7,17 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiondex.masking import mask
-from sessiondex.query.cutting import BLOCK_BYTES, MaskedText, entry_head, entry_text
+from sessiondex.masking import find_secrets, mask
+from sessiondex.query.cutting import (
+    BLOCK_BYTES,
+    MaskedText,
+    entry_head,
+    entry_text,
+    unmasked_stretch,
+)
 from sessiondex.query.reply import text_cost
 from tests.query.made_sessions import PRIVATE_KEY, SECRET, TEXTS, capture_of
+from tests.test_masking import PIECES
 
 ALL = sys.maxsize
 
@@ -106,3 +113,18 @@ def test_the_head_of_a_long_entry_shows_no_part_of_a_secret(
     head = entry_head(capture, capture.entry(0), budget)
     assert len(head.text.encode()) <= budget
     assert mask(text).text.startswith(head.text)
+
+
+@given(st.lists(st.one_of(PIECES, st.just("word " * 60)), max_size=9), st.data())
+def test_an_unmasked_stretch_is_one_of_the_whole_text_that_no_value_touches(
+    pieces: list[str], data: st.DataObject
+) -> None:
+    text = "".join(pieces).encode("utf-8", "replace")
+    start = data.draw(st.integers(0, len(text)))
+    stop = data.draw(st.integers(start, len(text)))
+    plain = unmasked_stretch(text, start, stop)
+    whole = MaskedText(text)
+    if plain is not None:
+        assert not any(span.start < stop and start < span.end for span in find_secrets(text))
+        assert (plain.start, plain.end) == (whole.floor(start), whole.ceiling(stop))
+        assert plain.fit(plain.start, sys.maxsize).text == text[plain.start : plain.end].decode()
