@@ -95,7 +95,8 @@ class ShortNames:
 
     def _shortest(self, session: str) -> str:
         """As much of the id as no other begins with, but for sub-agents below it."""
-        where = "current=1 AND substr(session,1,?2)<>?3"
+        # The + keeps SQLite from looking through all that are current instead of the neighbours.
+        where = "+current=1 AND substr(session,1,?2)<>?3"
         neighbours = self._snapshot.catalog.rows(
             f"SELECT (SELECT session FROM sessions WHERE session<?1 AND {where}"
             f" ORDER BY session DESC LIMIT 1), (SELECT session FROM sessions WHERE session>?1"

@@ -11,9 +11,8 @@ from sessiondex.errors import InvalidArgument
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_AGO = re.compile(r"([0-9]{1,9})\s*([smhdw])(?:\s+ago)?", re.ASCII)
-_HAS_TIME = re.compile(r"[:T ]")
-_CLOCK = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?", re.ASCII)
+_AGO: Final = r"([0-9]{1,9})\s*([smhdw])(?:\s+ago)?"
+_CLOCK: Final = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 _HINT = (
     "expected an age like 2d or 3h, 'now', 'today', 'yesterday', a date like 2026-03-09, or a time"
     " like 14:30 or 2026-03-09T14:30:00Z"
@@ -34,16 +33,16 @@ def parse_time(text: str, *, now: datetime, zone: tzinfo, is_end: bool = False) 
     try:
         if folded == "now":
             return epoch_milliseconds(now)
-        if age := _AGO.fullmatch(folded):
+        if age := re.fullmatch(_AGO, folded, re.ASCII):
             return epoch_milliseconds(now - timedelta(**{_UNITS[age[2]]: int(age[1])}))
         today = now.astimezone(zone).date()
         if folded == "today":
             return _day(today, zone, is_end)
         if folded == "yesterday":
             return _day(today - timedelta(days=1), zone, is_end)
-        if not _HAS_TIME.search(words):
+        if not any(mark in words for mark in ":T "):
             return _day(date.fromisoformat(words), zone, is_end)
-        if _CLOCK.fullmatch(words):
+        if re.fullmatch(_CLOCK, words, re.ASCII):
             clock = time.fromisoformat(words if words[2] == ":" else f"0{words}")
             return epoch_milliseconds(datetime.combine(today, clock, zone))
         moment = datetime.fromisoformat(words)
