@@ -73,8 +73,9 @@ def limits_command(invocation: Invocation) -> None:
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-@click.pass_context
-def completion_command(ctx: click.Context, shell: str) -> None:
+@shared_options
+@pass_invocation
+def completion_command(invocation: Invocation, shell: str) -> None:
     """Print a completion script for your shell.
 
     For bash: eval "$(sessiondex completion bash)"
@@ -83,6 +84,11 @@ def completion_command(ctx: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    completion = kind(ctx.find_root().command, {}, "sessiondex", "_SESSIONDEX_COMPLETE")
+    command = click.get_current_context().find_root().command
+    completion = kind(command, {}, "sessiondex", "_SESSIONDEX_COMPLETE")
     # Not `source()`, which runs the shell to ask its version.
-    click.echo(completion.source_template % completion.source_vars())
+    script = completion.source_template % completion.source_vars()
+    if invocation.output.is_for_people:
+        invocation.output.line(script)
+    else:
+        invocation.output.json({"shell": shell, "script": script})

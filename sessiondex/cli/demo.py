@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from shlex import join, quote
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from sessiondex.cli.demo_sessions import MAIN_ID, write_demo_sessions
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import option, pass_invocation, shared_options
+from sessiondex.errors import UsageError
 
 STEPS: Final = (
     ("index", "--home", "{home}", "{home}"),
@@ -40,6 +43,11 @@ def demo_command(invocation: Invocation, folder: str | None) -> None:
     from sessiondex.cli.application import call
 
     output = invocation.output
+    if folder and Path(folder).exists() and any(Path(folder).iterdir()):
+        raise UsageError(f"{folder} is not empty", hint="name a new folder")
+    if not output.is_for_people:
+        output.json(_replies(invocation, folder))
+        return
     with _kept_or_temporary(folder) as name:
         home, library = Path(name) / "home", Path(name) / "library"
         paths = write_demo_sessions(home)
@@ -48,9 +56,7 @@ def demo_command(invocation: Invocation, folder: str | None) -> None:
             words = [word.format(home=home) for word in step]
             output.line()
             output.line(output.styled(f"$ sessiondex {join(words)}", "head"))
-            around = Invocation(invocation.surroundings)
-            around.give("library", str(library), is_option=True, environment="")
-            around.give("color", invocation.color, is_option=True, environment="")
+            around = _run_with(invocation, library, color=invocation.color)
             try:
                 call(words, around)
                 sys.stdout.flush()  # what follows on stderr belongs behind it
@@ -59,6 +65,33 @@ def demo_command(invocation: Invocation, folder: str | None) -> None:
         if folder:
             output.line()
             output.line(f"kept: sessiondex --library {quote(str(library))} search WORDS")
+
+
+def _run_with(invocation: Invocation, library: Path, **options: Any) -> Invocation:
+    around = Invocation(invocation.surroundings)
+    for name, value in (("library", str(library)), *options.items()):
+        around.give(name, value, is_option=True, environment="")
+    return around
+
+
+def _replies(invocation: Invocation, folder: str | None) -> dict[str, Any]:
+    """What each step replies, as one object."""
+    from sessiondex.cli.application import call
+
+    steps: list[dict[str, Any]] = []
+    with _kept_or_temporary(folder) as name:
+        home, library = Path(name) / "home", Path(name) / "library"
+        count = len(write_demo_sessions(home))
+        for step in STEPS:
+            words = [word.format(home=home) for word in step]
+            around = _run_with(invocation, library, json=True)
+            try:
+                with redirect_stdout(StringIO()) as printed:
+                    call(words, around)
+            finally:
+                around.close()
+            steps.append({"command": words, "reply": json.loads(printed.getvalue())})
+    return {"files": count, "folder": folder, "steps": steps}
 
 
 def _kept_or_temporary(folder: str | None) -> AbstractContextManager[str]:

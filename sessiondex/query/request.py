@@ -138,8 +138,7 @@ class SearchRequest:
 
     def kind_codes(self) -> frozenset[int]:
         """The kinds that are asked for; a tool name, as a tool part, implies tools."""
-        part = self.tool_part or ("both" if self.all_of("tool_name") else None)
-        return kind_codes(self.all_of("kind"), part)
+        return kind_codes(self.all_of("kind"), self.tool_part, tool_names=self.all_of("tool_name"))
 
     def fingerprint_fields(self) -> list[Any]:
         """What a cursor is bound to, as JSON-able values."""

@@ -34,10 +34,11 @@ def kind_codes(
     tool_part: str | None = None,
     *,
     include_tools: bool = True,
+    tool_names: Sequence[str] = (),
 ) -> frozenset[int]:
     """The kinds that are asked for, as positions in `Counts`.
 
-    A tool part binds tool entries only and implies them where no kind is named.
+    A tool part or name binds tool entries only and implies them where no kind is named.
 
     Raises:
         InvalidArgument: an unknown word, or a tool part for kinds that lack tools.
@@ -48,17 +49,19 @@ def kind_codes(
         if name not in _CODES:
             raise InvalidArgument(f"unknown kind {name!r}", hint=f"expected {', '.join(KINDS)}")
         codes |= _CODES[name]
-    if tool_part is not None:
-        if tool_part not in _PARTS:
+    if tool_part is not None or tool_names:
+        part = "both" if tool_part is None else tool_part
+        if part not in _PARTS:
             raise InvalidArgument(
-                f"unknown tool part {tool_part!r}", hint="expected input, output or both"
+                f"unknown tool part {part!r}", hint="expected input, output or both"
             )
         if names and not codes & {_INPUT, _OUTPUT}:
+            asked = f"tool_name {tool_names[0]!r}" if tool_part is None else f"tool_part {part!r}"
             raise InvalidArgument(
-                f"tool_part {tool_part!r} does not go with kind {', '.join(names)}",
+                f"{asked} does not go with kind {', '.join(names)}",
                 hint="leave one of them out, or add the kind tool",
             )
-        codes = (codes - {_INPUT, _OUTPUT}) | _PARTS[tool_part]
+        codes = (codes - {_INPUT, _OUTPUT}) | _PARTS[part]
     elif not names:
         codes = set(ALL_KINDS)
     if not include_tools:

@@ -226,6 +226,8 @@ def test_completion_scripts_are_printed_for_each_shell(command_line: CommandLine
         ended = command_line("completion", shell)
         assert ended.code == 0
         assert "_SESSIONDEX_COMPLETE" in ended.out
+        reply = command_line("completion", shell, "--json").json
+        assert reply == {"shell": shell, "script": ended.out.removesuffix("\n")}
 
 
 def test_completion_knows_the_commands(demo_library: Path) -> None:

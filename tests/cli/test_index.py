@@ -215,3 +215,14 @@ def test_the_demo_runs_without_a_library_of_ones_own(
     assert not (tmp_path / "data").exists()
     kept = command_line("sessions", "--library", str(tmp_path / "kept/library"), "--json").json
     assert len(kept["sessions"]) == 7
+    again = command_line("demo", "--folder", str(tmp_path / "kept"))
+    assert (again.code, "is not empty" in again.err) == (2, True)
+
+
+def test_the_demo_is_one_object_where_json_is_asked_for(command_line: CommandLine) -> None:
+    demo = command_line("demo", "--json").json
+    assert (demo["files"], demo["folder"]) == (7, None)
+    replies = {step["command"][0]: step["reply"] for step in demo["steps"]}
+    assert replies["index"]["files"]["indexed"] == 7
+    assert replies["read"]["entries"][1]["entry_ref"] == "E00000009"
+    assert replies["stats"]["entries"]["total"] == 57

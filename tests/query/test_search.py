@@ -283,6 +283,13 @@ def test_what_cannot_be_served_is_an_invalid_argument(arguments: dict[str, Any])
         ask(capture_of("a", "b", "c", "d"), **arguments)
 
 
+def test_the_argument_that_does_not_go_with_a_kind_is_the_one_that_was_given() -> None:
+    with pytest.raises(InvalidArgument, match="^tool_name 'Bash' does not go with kind user"):
+        ask(capture_of("a"), kind="user", tool_name="Bash")
+    with pytest.raises(InvalidArgument, match="^tool_part 'both' does not go with kind user"):
+        ask(capture_of("a"), kind="user", tool_name="Bash", tool_part="both")
+
+
 def test_a_pattern_is_refused_with_the_reason_of_re2() -> None:
     with pytest.raises(InvalidArgument, match="missing \\)"):
         ask(capture_of("a"), query="(", match="regex")
