@@ -144,7 +144,9 @@ class AheadReading:
 class _Reader:
     """One reader process, and the frames of it that wait."""
 
-    def __init__(self, tasks: Sequence[FileTask], options: ReadingOptions, waiting_bytes: int) -> None:
+    def __init__(
+        self, tasks: Sequence[FileTask], options: ReadingOptions, waiting_bytes: int
+    ) -> None:
         self._waiting_bytes = waiting_bytes
         self._frames: deque[bytes] = deque()
         self._bytes = 0

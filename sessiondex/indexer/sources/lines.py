@@ -306,7 +306,7 @@ def _opened(source: SourceFile, offset: int) -> Generator[_Opened]:
         is_line_start = offset <= start
         start = max(start, offset)
         place = start if is_line_start else start - len(encoding.newline)
-        if source.is_compressed:
+        if offset or source.is_compressed:
             file = stack.enter_context(source.open(place))
         else:
             file.seek(place)
