@@ -31,7 +31,7 @@ from sessiondex.indexer.preparing import (
     record_faults,
     session_chunks,
 )
-from sessiondex.indexer.sources import NO_SESSION, format_named
+from sessiondex.indexer.sources import NO_SESSION, UNREADABLE, format_named
 from sessiondex.indexer.sources.base import (
     Format,
     Parser,
@@ -386,6 +386,8 @@ class _Refresh:
                     self._report.skipped += 1
                 else:
                     self._fail(row, contents.reason)
+                    if contents.reason.startswith(UNREADABLE):
+                        row.mtime_ns = -1  # permissions change no time of a file
                 return
             format = format_named(contents.format)
             row.parser_version = format.parser_version

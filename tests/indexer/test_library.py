@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -16,6 +17,7 @@ from sessiondex.indexer.forget import forget_sessions
 from sessiondex.indexer.library import Library
 from sessiondex.indexer.lock import writer_lock
 from sessiondex.indexer.refresh import RefreshOptions, index_library
+from sessiondex.indexer.sources.base import SourceFile
 from sessiondex.model import EntryRef, Item, flag_names
 from tests.builders import (
     Clock,
@@ -380,3 +382,26 @@ def test_excluded_projects_are_never_indexed(library: Library, home: Path) -> No
     report = index(library, home, exclude=("/home/ada/*",))
     assert report.entries == 0
     assert list(library.snapshot().rows()) == []
+
+
+def test_a_file_that_could_not_be_read_is_read_when_it_can(
+    library: Library, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(claude_path(home, "one"), conversation(1))
+
+    def refused(self: SourceFile, offset: int = 0) -> BinaryIO:
+        raise PermissionError(13, "Permission denied", str(self.path))
+
+    for turns in (0, 1):
+        write_lines(path, conversation(turns, start=5), append=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(SourceFile, "open", refused)
+            for _ in range(2):
+                report = index(library, home)
+                assert report.failures == [
+                    {"file": str(path), "reason": "unreadable: Permission denied"}
+                ]
+                assert (report.failed, report.skipped) == (1, 0)
+        assert index_library(library, options=RefreshOptions(home=home, clock=Clock())).indexed == 1
+        assert library.capture("one").record_count == 5 + 5 * turns
+        assert index(library, home).unchanged == 1

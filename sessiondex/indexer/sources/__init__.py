@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from sessiondex.errors import InvalidArgument
 from sessiondex.indexer.sources.atif import ATIF
-from sessiondex.indexer.sources.base import Format, SourceFile
+from sessiondex.indexer.sources.base import DamagedCompression, Format, SourceFile
 from sessiondex.indexer.sources.chat import CHAT, CHAT_LINES
 from sessiondex.indexer.sources.claude_code import CLAUDE_CODE
 from sessiondex.indexer.sources.codex import CODEX
@@ -32,6 +32,9 @@ FORMATS: Final[tuple[Format, ...]] = (
 NO_SESSION: Final = ("empty file", "no session of a known format")
 """Reasons of files that are simply no sessions; any other reason is a failure."""
 
+UNREADABLE: Final = "unreadable: "
+"""Begins the reason of a file that could not be read this time."""
+
 
 class Detection(NamedTuple):
     """The format of a file, or why it has none."""
@@ -51,8 +54,10 @@ def recognise(source: SourceFile) -> Detection:
         for each in FORMATS:
             if each.matches(head, source):
                 return Detection(each)
-    except (OSError, EOFError) as error:
-        return Detection(None, f"unreadable: {error.strerror or error}")  # type: ignore[union-attr]
+    except (DamagedCompression, EOFError) as error:
+        return Detection(None, str(error))
+    except OSError as error:
+        return Detection(None, f"{UNREADABLE}{error.strerror or error}")
     return Detection(None, NO_SESSION[1])
 
 
