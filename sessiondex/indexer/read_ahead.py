@@ -27,7 +27,7 @@ from sessiondex.indexer.fingerprint import fingerprint, resume_offset
 from sessiondex.indexer.preparing import FacetLists, SessionChunk
 from sessiondex.indexer.sources.base import SessionStub, SourceFile
 
-WAITING_BYTES: Final = 12 << 20
+WAITING_BYTES: Final = 24 << 20
 """Frames that wait to be written, of all readers: what one commit takes to catch up with."""
 
 PIPE_BYTES: Final = 1 << 20

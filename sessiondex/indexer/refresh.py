@@ -7,6 +7,7 @@ otherwise the session gets a new generation that remembers how many leading reco
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import time
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from sessiondex.indexer.library import Epoch, Library
     from sessiondex.indexer.read_ahead import ReadAhead
 
-BATCH_BYTES: Final = 48 * 1024 * 1024
+BATCH_BYTES: Final = 64 * 1024 * 1024
 """Text that is written before it is committed; bounds what an interruption loses."""
 
 HEAP_BYTES: Final = 64 * 1024 * 1024
@@ -241,6 +242,7 @@ class _Refresh:
     # ------------------------------------------------------------ the run
 
     def run(self, paths: list[Path]) -> IndexReport:
+        thresholds = gc.get_threshold()
         try:
             self._run(paths)
         except BaseException:
@@ -250,6 +252,7 @@ class _Refresh:
             raise
         finally:
             self._end_reading_ahead()
+            gc.set_threshold(*thresholds)
         return self._report
 
     def _run(self, paths: list[Path]) -> None:
@@ -339,6 +342,8 @@ class _Refresh:
         with suppress(OSError):  # no process can be made: all is read here
             self._ahead = ReadAhead(tasks, self._reading_options, readers)
             self._is_ahead = {task.path for task in tasks}
+            # Millions of objects pass, none of them in a cycle: looking at them costs a tenth.
+            gc.set_threshold(100_000)
 
     def _end_reading_ahead(self) -> None:
         if self._ahead is not None:
