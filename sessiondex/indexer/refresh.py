@@ -198,7 +198,11 @@ def session_files(
     found = {item.path: item for item in discover(homes, report=report, exclude=options.exclude)}
     roots_known = {
         Path(row[0]): Path(row[1])
-        for row in catalog.rows("SELECT path,root FROM sources WHERE format<>''")
+        for row in catalog.rows(
+            "SELECT path,root FROM sources WHERE format<>''"
+            # What is broken now, read while it was written perhaps, may be whole the next time.
+            " OR source IN (SELECT source FROM sessions WHERE current=1)"
+        )
     }
     others = [path for path in roots_known if path not in found and path.exists()]
     for item in discover(others, report=report, exclude=options.exclude):

@@ -405,3 +405,24 @@ def test_a_file_that_could_not_be_read_is_read_when_it_can(
         assert index_library(library, options=RefreshOptions(home=home, clock=Clock())).indexed == 1
         assert library.capture("one").record_count == 5 + 5 * turns
         assert index(library, home).unchanged == 1
+
+
+def test_a_known_file_that_was_broken_for_a_while_stays_known(
+    library: Library, tmp_path: Path
+) -> None:
+    chat = tmp_path / "elsewhere" / "chat.json"
+    chat.parent.mkdir()
+    messages = [{"role": "user", "content": "where is the pump?"}]
+    chat.write_text(json.dumps(messages))
+    empty = RefreshOptions(home=tmp_path / "nobody", clock=Clock())
+    assert index_library(library, [chat], options=empty).indexed == 1
+    (session,) = [row.session for row in library.snapshot().rows()]
+    messages.append({"role": "assistant", "content": "below the third deck"})
+    whole = json.dumps(messages)
+    for broken in (whole[: len(whole) // 2], "no session at all", ""):
+        chat.write_text(broken)  # read while it is being written
+        assert index_library(library, options=empty).indexed == 0
+        assert library.capture(session, live=False).entry_count == 1
+    chat.write_text(whole)
+    assert index_library(library, options=empty).indexed == 1
+    assert library.capture(session).entry_count == 2
