@@ -210,12 +210,19 @@ _SESSION_COLUMNS = (
 _FIELD_NAMES = tuple(item.name for item in fields(SourceRow))
 
 
+Frozen = tuple[tuple[int, int], ...] | None
+"""Sizes and times of a catalog's files; None for a connection that follows them."""
+
+
 class Catalog:
     """One SQLite database. Thread-safe; writers are serialised by the library's writer lock."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path | None, *, frozen: Frozen = None
+    ) -> None:
         self._db = connection
         self.path = path
+        self._frozen = frozen
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------ opening
@@ -249,25 +256,40 @@ class Catalog:
             Damaged: when it is not there or not a database.
         """
         path = path.absolute()
+        frozen: Frozen = None
+        state = _file_state(path)
         try:
             try:
-                db = _connect_read_only(path) if read_only else _connect(f"{path.as_uri()}?mode=rw")
+                if read_only:
+                    db, is_frozen = _connect_read_only(path)
+                    frozen = state if is_frozen else None
+                else:
+                    db = _connect(f"{path.as_uri()}?mode=rw")
                 db.execute("SELECT value FROM meta WHERE name='commit'").fetchone()
             except sqlite3.OperationalError as error:
                 if not any(word in str(error) for word in _DISK_TROUBLE):
                     raise
                 # A full disk has no room for the shared memory that a reader needs.
-                db = _connect_copy(path)
-        except sqlite3.DatabaseError as error:
+                db, frozen = _connect_copy(path), state
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             what = f"cannot be read: {error}" if path.exists() else "is missing"
             raise Damaged(
                 f"catalog {path.name} {what}", hint="run 'sessiondex check --repair'"
             ) from error
-        return cls(db, path)
+        return cls(db, path, frozen=frozen)
 
     def close(self) -> None:
         with self._lock:
             self._db.close()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a connection that does not see later commits has missed some."""
+        return (
+            self._frozen is not None
+            and self.path is not None
+            and (self._frozen != _file_state(self.path))
+        )
 
     # ------------------------------------------------------------ access
 
@@ -280,7 +302,8 @@ class Catalog:
                 if any(word in str(error) for word in _DAMAGE):
                     raise self._damaged(error) from error
                 raise Failed(f"the catalog cannot be used: {error}") from error
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                # SQLite quotes what it cannot read in messages that then are no text.
                 raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> Damaged:
@@ -340,12 +363,17 @@ class Catalog:
     # ------------------------------------------------------------ meta
 
     def meta(self, name: str) -> Any:
+        """A number that the library keeps; None if it was never set."""
         found = self.row("SELECT value FROM meta WHERE name=?", (name,))
-        return found[0] if found else None
+        return _numbers(found)[0] if found else None
 
     def lengths(self) -> dict[str, tuple[int, int]]:
         """Stream → (file number, committed length) of the item store."""
-        return {name: (pair[0], pair[1]) for name, pair in json.loads(self.meta("lengths")).items()}
+        try:
+            told = json.loads(self.row("SELECT value FROM meta WHERE name='lengths'")[0])
+            return {name: (int(pair[0]), int(pair[1])) for name, pair in told.items()}
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise _unlike("meta lengths") from error
 
     # ------------------------------------------------------------ sessions
 
@@ -397,7 +425,7 @@ class Catalog:
             raise Damaged(
                 f"batch {number} is not in the catalog", hint="run 'sessiondex check --repair'"
             )
-        return BatchInfo(*found)
+        return BatchInfo(found[0], *_numbers(found[1:]))
 
     def run_of_ordinal(self, ord: int, ordinal: int) -> EntryRun | None:
         """The run that holds an ordinal, or the last one before it."""
@@ -423,31 +451,35 @@ class Catalog:
 
     def _run(self, sql: str, arguments: tuple[int, ...]) -> EntryRun | None:
         found = self.row(sql, arguments)
-        return EntryRun._make((*found[:9], Counts._make(found[9:14]))) if found else None
+        if found is None:
+            return None
+        values = _numbers(found)
+        return EntryRun._make((*values[:9], Counts._make(values[9:])))
 
     def record_run(self, ord: int, record: int) -> RecordRun | None:
         found = self.row(
             "SELECT * FROM record_runs WHERE ord=? AND first<=? ORDER BY first DESC LIMIT 1",
             (ord, record),
         )
-        return RecordRun(*found) if found else None
+        return RecordRun(*_numbers(found)) if found else None
 
     def text_batches(self, text: int, start: int) -> list[BatchInfo]:
         """The batches that hold a text from a byte on, in order."""
         found: list[BatchInfo] = []
         with self._query() as db:
             cursor = db.execute(
-                "SELECT t.first,t.first_start,b.stream,b.file,b.offset,b.length,b.crc,b.rows"
+                "SELECT b.stream,t.first,t.first_start,b.file,b.offset,b.length,b.crc,b.rows"
                 " FROM text_runs t JOIN batches b USING (batch) WHERE t.last>=?"
                 " ORDER BY t.last, t.batch",
                 (text,),
             )
-            for row in cursor:
-                if row[0] > text:
+            for stream, *row in cursor:
+                first, first_start, *place = _numbers(row)
+                if first > text:
                     break
-                if row[0] == text and row[1] <= start:
+                if first == text and first_start <= start:
                     found.clear()  # the byte is in this batch or behind it
-                found.append(BatchInfo(*row[2:]))
+                found.append(BatchInfo(stream, *place))
             cursor.close()
         return found
 
@@ -460,11 +492,30 @@ class Catalog:
             " ORDER BY rowid",
             (ord, mark),
         )
-        return [FactRow(*row) for row in found]
+        return [
+            FactRow(*_numbers((ord, flag, first, last)), unit, *_numbers((since, value)))
+            for ord, flag, first, last, unit, since, value in found
+        ]
 
     def holders(self, identity: int) -> list[tuple[int, int]]:
         """`(session ordinal, entry ordinal)` of every entry with this identity."""
         return self.rows("SELECT ord, ordinal FROM identities WHERE identity=?", (identity,))
+
+
+def _numbers(values: Iterable[Any]) -> list[int]:
+    """Values that must be numbers: a damaged row may hold anything."""
+    found = list(values)
+    for value in found:
+        if type(value) is not int:
+            raise _unlike("a place")
+    return found
+
+
+def _unlike(what: str) -> Damaged:
+    return Damaged(
+        f"{what} in the catalog is not of the type that was written",
+        hint="run 'sessiondex check --repair'",
+    )
 
 
 BUSY_SECONDS: Final = 30
@@ -485,16 +536,27 @@ def _connect(target: str) -> sqlite3.Connection:
     return db
 
 
-def _connect_read_only(path: Path) -> sqlite3.Connection:
+def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """A connection, and whether it is of the catalog as it is now, for good."""
     uri, wal = path.as_uri(), path.with_name(path.name + "-wal")
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
-        return _connect(f"{uri}?mode=ro")
+        return _connect(f"{uri}?mode=ro"), False
     if not wal.exists() or not wal.stat().st_size:
-        return _connect(f"{uri}?immutable=1")
+        return _connect(f"{uri}?immutable=1"), True
     # A writer is at work, or died: commits stand in the log, which `immutable` does not read.
     if path.with_name(path.name + "-shm").exists():
-        return _connect(f"{uri}?mode=ro")
-    return _connect_copy(path)
+        return _connect(f"{uri}?mode=ro"), False
+    return _connect_copy(path), True
+
+
+def _file_state(path: Path) -> Frozen:
+    """Changes with every commit to a catalog."""
+    found: list[tuple[int, int]] = []
+    for each in (path, path.with_name(path.name + "-wal")):
+        with suppress(FileNotFoundError):
+            state = each.stat()
+            found.append((state.st_size, state.st_mtime_ns))
+    return tuple(found)
 
 
 def _connect_copy(path: Path) -> sqlite3.Connection:

@@ -15,7 +15,7 @@ def engine_errors(what: str) -> Generator[None]:
     Raises:
         Busy: another writer holds the index.
         Failed: the disk or the engine refused.
-        Damaged: the engine panicked.
+        Damaged: the engine panicked, or says that a file is corrupt.
     """
     try:
         yield
@@ -24,11 +24,15 @@ def engine_errors(what: str) -> Generator[None]:
     except (ValueError, OSError) as error:
         if "LockBusy" in str(error):
             raise Busy(f"cannot {what}: another writer holds the index") from error
+        if "corrupt" in str(error):
+            raise _damaged(what, error) from error
         raise Failed(f"cannot {what}: {error}") from error
     except BaseException as error:
         # pyo3's PanicException is no Exception and cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
-        raise Damaged(
-            f"cannot {what}: {error}", hint="rebuild the index from the item store"
-        ) from error
+        raise _damaged(what, error) from error
+
+
+def _damaged(what: str, error: BaseException) -> Damaged:
+    return Damaged(f"cannot {what}: {error}", hint="run 'sessiondex check --repair'")

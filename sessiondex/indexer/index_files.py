@@ -80,7 +80,7 @@ def file_problems(folder: Path, listed: Iterable[tuple[str, int, int]]) -> Itera
             yield f"meta.json has changed: its {part} is not what this release writes"
     live = live_files(folder)
     segments = {name for name in live if not name.startswith("lexicon")}
-    for name in sorted(segments - set(_json(folder / ".managed.json"))):
+    for name in sorted({*segments, "meta.json"} - set(_json(folder / ".managed.json"))):
         yield f".managed.json has changed: {name} is not in it"
     for name in sorted(live):
         found = _size_and_checksum(folder / name)

@@ -171,7 +171,9 @@ class Library:
     def epoch(self) -> Epoch:
         """The current epoch; opens the next one when a rewrite has switched to it."""
         with self._lock:
-            if self.path is not None and _stamp(self.path) != self._stamp:
+            if self.path is not None and (
+                _stamp(self.path) != self._stamp or self._epoch.catalog.is_behind
+            ):
                 # The old epoch stays open for the captures that hold it.
                 self._stamp, self._epoch = _open_current(self.path, read_only=self.is_read_only)
             return self._epoch
@@ -355,7 +357,7 @@ def _open_current(folder: Path, *, read_only: bool) -> tuple[Stamp, Epoch]:
 def _stamp(folder: Path) -> Stamp:
     try:
         found = os.stat(folder / "library.json")
-    except FileNotFoundError:
+    except OSError:  # who reads the manifest is told why
         return None
     return found.st_ino, found.st_mtime_ns
 

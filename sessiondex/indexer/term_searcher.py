@@ -79,7 +79,7 @@ class TermSearcher:
 
     def document_frequency(self, term: str) -> int:
         """How many documents have the term."""
-        return self._searcher.doc_freq("body", term)
+        return self._frequency("body", term)
 
     def all_terms(self) -> list[str]:
         """Every term; costs the whole dictionary."""
@@ -87,9 +87,10 @@ class TermSearcher:
 
     def prefixed(self, beginning: str, limit: int | None) -> list[str] | None:
         """Terms that begin with the text; None when there are more than the limit."""
-        found = self._searcher.terms_with_prefix(
-            "body", beginning, limit=None if limit is None else limit + 1
-        )
+        with engine_errors("list the terms of the index"):
+            found = self._searcher.terms_with_prefix(
+                "body", beginning, limit=None if limit is None else limit + 1
+            )
         if limit is not None and len(found) > limit:
             return None
         return [term for term, _ in found]
@@ -147,7 +148,7 @@ class TermSearcher:
         return self.lexicon.suffixed(token.text, MAX_EXPANSION)
 
     def _candidates(self, query: Query, *, is_empty: bool = False) -> LiteralPlan:
-        if self._searcher.doc_freq("facet", SCAN):
+        if self._frequency("facet", SCAN):
             return LiteralPlan("index", fields.any_of([query, fields.term("facet", SCAN)]))
         return LiteralPlan("empty") if is_empty else LiteralPlan("index", query)
 
@@ -289,8 +290,13 @@ class TermSearcher:
                 order=Order.Desc if descending else Order.Asc,
             ).hits
 
+    def _frequency(self, field: str, value: str | int) -> int:
+        with engine_errors("search the term index"):
+            return self._searcher.doc_freq(field, value)
+
     def _values(self, field: str, hits: list[tuple[Any, tantivy.DocAddress]]) -> list[int]:
-        values = self._searcher.fast_field_values(field, [address for _, address in hits])
+        with engine_errors("search the term index"):
+            values = self._searcher.fast_field_values(field, [address for _, address in hits])
         return cast(list[int], values)
 
 

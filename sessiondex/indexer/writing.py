@@ -81,22 +81,22 @@ class LibraryWriter:
         self._now_ms = now_ms
         if epoch.index is None:
             raise Failed("the term index is of an older version", hint="run 'sessiondex index'")
-        meta = dict(self._catalog.rows("SELECT name, value FROM meta"))
-        self._seq: int = meta["seq"] + 1
+        seq = self._catalog.meta("seq")
+        self._seq: int = seq + 1
         # The mark grows with every commit, also one that adds no entry, so that facts have a
         # moment of their own.
         self._since = self._seq
-        self._docs: int = meta["docs"]
-        self._next_ord: int = meta["next_ord"]
-        self._next_text: int = meta["next_text"]
-        self._commit: int = meta["commit"]
+        self._docs: int = self._catalog.meta("docs")
+        self._next_ord: int = self._catalog.meta("next_ord")
+        self._next_text: int = self._catalog.meta("next_text")
+        self._commit: int = self._catalog.meta("commit")
         self._next_batch: int = self._catalog.row("SELECT ifnull(max(batch),0)+1 FROM batches")[0]
         lengths = self._catalog.lengths()
         if _has_leftovers(epoch.store, lengths):
             # Where the catalog's own commit failed at its end, its log may still hold what
             # belongs to them: this writes over it, before they go.
             with self._catalog.transaction() as db:
-                put_meta(db, seq=meta["seq"])
+                put_meta(db, seq=seq)
         self._store = epoch.store.writer(lengths)
         # One thread keeps up with what is fed to it, and makes fewer segments to merge and search.
         self._index = epoch.index.writer(heap_bytes, num_threads=1)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tantivy import Query
 
-from sessiondex.errors import Failed, InvalidArgument, Stale
+from sessiondex.errors import Damaged, Failed, InvalidArgument, Stale
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.term_fields import Filter, KeyRange, time_code
 from sessiondex.indexer.term_index import TermIndex, TermSearcher
@@ -315,8 +315,18 @@ def neighbours(keys: Iterable[int]) -> Iterator[list[int]]:
 def found_in(
     capture: Capture, group: list[int], scan: TextScan | None = None
 ) -> Iterator[Found | None]:
-    """The entries of a group of neighbours; None where a scan tells that one cannot match."""
+    """The entries of a group of neighbours; None where a scan tells that one cannot match.
+
+    Raises:
+        Damaged: the index names an entry that the capture does not have.
+    """
     first, stop = min(group) & ORDINAL, (max(group) & ORDINAL) + 1
+    if stop > capture.entry_count:
+        raise Damaged(
+            f"the term index names entry {stop - 1} of {capture.session!r}, which has"
+            f" {capture.entry_count}",
+            hint="run 'sessiondex check --repair'",
+        )
     if scan is None:
         entries = capture.entries(first, stop)
         yield from (Found(capture, entries[(key & ORDINAL) - first]) for key in group)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -104,28 +107,70 @@ def test_paging_a_library_visits_every_match_once_while_it_grows(
         assert len(expected) == 12
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_library_that_cannot_be_written_to_is_read_and_left_alone(
-    tmp_path: Path, server: Children
-) -> None:
-    # Not in the session's private folder: another user must reach it.
-    write_old(tmp_path / "home")
-    library = tmp_path / "library"
-    index(Library.create(library), tmp_path / "home")
-    expected = picture_of(library)
-    for folder in [library, *library.parents]:
-        if folder == Path(folder.anchor) or not str(folder).startswith(str(tmp_path.parents[1])):
-            break
-        folder.chmod(0o755)
-    for path in library.rglob("*"):
+@pytest.fixture
+def public() -> Generator[Path]:
+    """A folder that another user can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="sessiondex-faults-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def taken_away(library: Path) -> dict[Path, tuple[int, int]]:
+    """Takes the right to write from everyone but root; the files' times and sizes."""
+    for path in [library, *library.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(library.rglob("*"))}
+    return {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(library.rglob("*"))}
+
+
+as_nobody = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
+@as_nobody
+def test_a_library_that_cannot_be_written_to_is_read_and_left_alone(
+    public: Path, server: Children
+) -> None:
+    library = public / "library"
+    write_old(public / "home")
+    server.run("index", library=library, home=public / "home")
+    expected = picture_of(library)
+    before = taken_away(library)
     told = server.run("picture", {"uid": NOBODY}, library=library).told
     assert told.get("result") == expected, told
-    refused = server.run("index", {"uid": NOBODY}, library=library, home=tmp_path / "home").told
+    assert server.run("check", {"uid": NOBODY}, library=library).told["result"]["sound"]
+    refused = server.run("index", {"uid": NOBODY}, library=library, home=public / "home").told
     assert refused["error"] == "failed"
-    after = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(library.rglob("*"))}
-    assert after == before
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in before} == before
+    assert sorted(library.rglob("*")) == sorted(before)
+
+
+@as_nobody
+@pytest.mark.parametrize("is_shm_there", [True, False])
+def test_what_a_killed_writer_committed_is_read_where_nothing_can_be_written(
+    public: Path, server: Children, is_shm_there: bool
+) -> None:
+    library, home = public / "library", public / "home"
+    write_old(home)
+    control = server.run("index", {"kill_at": 0}, library=public / "control", home=home)
+    calls = control.told["calls"]
+    commit = len(calls) - calls[::-1].index("commit")
+    assert server.run("index", {"kill_at": commit}, library=library, home=home).was_killed
+    assert (library / "catalog-1.sqlite3-wal").stat().st_size
+    if not is_shm_there:
+        (library / "catalog-1.sqlite3-shm").unlink()
+    taken_away(library)
+    told = server.run("picture", {"uid": NOBODY}, library=library).told
+    assert told.get("result") == picture_of(public / "control"), told
+
+
+@as_nobody
+def test_a_library_that_may_not_be_entered_is_an_error_that_says_so(
+    public: Path, server: Children
+) -> None:
+    Library.create(public / "library").close()
+    told = server.run("picture", {"uid": NOBODY}, library=public / "library").told
+    assert told["error"] == "failed"
+    assert "Permission denied" in told["message"]
 
 
 def test_a_thread_of_the_same_process_waits_or_is_told(place: Path) -> None:

@@ -70,6 +70,43 @@ def do_picture(library: str, queries: list[str] | None = None) -> Any:
         return picture(opened, *(queries or ()))
 
 
+def do_flips(library: str, file: str, flips: list[list[int]], queries: list[str]) -> Any:
+    """Turns each bit, asks `check` and everything else, and turns it back.
+
+    Tells of each flip whether `check` reports it, and what came of reading: `same`, `other`, or
+    the kind of an error.
+    """
+    folder = Path(library)
+    told: list[tuple[bool, str]] = []
+
+    def answers() -> Any:
+        with Library.open(folder, read_only=True) as opened:
+            return picture(opened, *queries)
+
+    before = answers()
+    for position, bit in flips:
+        _flip(folder / file, position, bit)
+        try:
+            is_reported = not check_library(folder).is_sound
+        except SessiondexError:
+            is_reported = True
+        try:
+            came = "same" if answers() == before else "other"
+        except SessiondexError as error:
+            came = error.kind
+        told.append((is_reported, came))
+        _flip(folder / file, position, bit)
+    return told
+
+
+def _flip(path: Path, position: int, bit: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
 JOBS: dict[str, Callable[..., Any]] = {
     name.removeprefix("do_"): job for name, job in list(globals().items()) if name[:3] == "do_"
 }
