@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
@@ -561,6 +559,9 @@ def _file_state(path: Path) -> Frozen:
 
 def _connect_copy(path: Path) -> sqlite3.Connection:
     """Opens a copy of a catalog and its log, for reading."""
+    import shutil
+    import tempfile
+
     wal = path.with_name(path.name + "-wal")
     with tempfile.TemporaryDirectory(prefix="sessiondex-") as folder, failing("copy", path):
         copy = Path(folder) / path.name

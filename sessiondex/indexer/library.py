@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -374,6 +373,8 @@ def remove_epochs(folder: Path, *, keep: int) -> None:
     Raises:
         Failed: some of them stay.
     """
+    import shutil
+
     with failing("remove an old part of the library below", folder):
         for path in folder.iterdir():
             stem, _, rest = path.name.partition("-")

@@ -7,7 +7,6 @@ verified elsewhere. Nothing is stored in it, so it can always be rebuilt from th
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -104,6 +103,8 @@ class TermIndex:
                 self._index.reload()
                 return self._index.searcher()
         assert self.folder is not None
+        import tempfile
+
         # A reader must create a lock file: links to the files in a folder of our own let it.
         # The open searcher keeps its maps when the links are gone.
         with tempfile.TemporaryDirectory(prefix="sessiondex-") as links, _reading(self.folder):

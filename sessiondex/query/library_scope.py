@@ -101,8 +101,7 @@ class LibraryScope:
 
     def by_score(self, query: CandidateQuery) -> list[ScoredKey]:
         compiled = query.compile(self._searcher) or Query.all_query()
-        hits = self._searcher.scored(compiled, self._narrowed, RANKED_HITS.maximum)
-        return [hit for hit in hits if self._row(hit.key >> 32) is not None]
+        return self._searcher.scored(compiled, self._narrowed, RANKED_HITS.maximum)
 
     def found(self, keys: Iterable[int], scan: TextScan | None = None) -> Iterator[Found | None]:
         for group in neighbours(keys):

@@ -83,7 +83,7 @@ class Scope(Protocol):
         ...
 
     def by_score(self, query: CandidateQuery) -> list[ScoredKey]:
-        """The best keys by score."""
+        """The best keys by score; some may have nothing behind them."""
         ...
 
     def found(self, keys: Iterable[int], scan: TextScan | None = None) -> Iterator[Found | None]:

@@ -43,6 +43,8 @@ _ENTRY_BYTES: Final = 256
 """What looking at an entry costs beside its text, as work."""
 
 _CHUNK_BYTES: Final = 4 * MIB
+_SECOND_CHUNK: Final = 8
+"""Often the first one lacks no more than a few."""
 _LAST_CHUNK: Final = 256
 _LAST_SCANNED_CHUNK: Final = 1024
 _NOTE_BYTES: Final = 400
@@ -393,9 +395,11 @@ class _Search:
     ) -> Iterator[_Hit | _Pause]:
         """The candidates that pass filters and match, with a pause behind every chunk."""
         size = min(self._request.limit or PAGE.default, PAGE.maximum) + 1
+        next_size = _SECOND_CHUNK
         while chunk := list(islice(candidates, size)):
             scan = self._asked.scan
-            size = min(size * 2, _LAST_CHUNK if scan is None else _LAST_SCANNED_CHUNK)
+            size = min(next_size, _LAST_CHUNK if scan is None else _LAST_SCANNED_CHUNK)
+            next_size *= 2
             waiting: list[_Hit] = []
             read_before = self._read_bytes
             found = self._scope.found((key for key, _ in chunk), scan)
