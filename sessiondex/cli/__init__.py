@@ -26,7 +26,7 @@ def main() -> None:
         code = 130
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Taking the interpreter apart would be a fifth of a short search.
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -274,7 +274,7 @@ def _asked(capture: SessionCapture, asked: ReadItemsInput) -> _Asked:
     end = through
     if last < through.record:
         end = EntryRef(last)
-        note = Note("clamped", f"{LOG_RECORDS.maximum} records were served")
+        note = Note("clamped", f"the maximum of {LOG_RECORDS.maximum} records was used")
     first, stop = range_bounds(capture, begin, end)
     return _Asked(first, stop, through, end.record + 1, [note])
 

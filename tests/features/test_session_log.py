@@ -121,7 +121,7 @@ def test_a_search_shows_twenty_hits_and_at_most_fifty() -> None:
     assert last_line(default) == "[more: search_session_log with offset 20]"
     most = caller("search_session_log", query="match", limit=500)["text"]
     assert len(heads(most)) == LOG_HITS.maximum == 50
-    assert "[note: limit 500 is above the maximum; 50 hits were served]\n[more: " in most
+    assert "[note: limit 500 is above the maximum of 50 hits, which was used]\n[more: " in most
 
 
 def test_arguments_and_results_are_never_shown_by_a_search(work: Caller) -> None:
@@ -228,7 +228,7 @@ def test_at_most_eighty_records_are_read() -> None:
     caller = log(capture_of(*(f"text {n}" for n in range(200))))
     by_number = caller("read_session_items", offset=10, limit=200)["text"]
     assert len(heads(by_number)) == LOG_RECORDS.maximum == 80
-    assert "[note: limit 200 is above the maximum; 80 records were served]" in by_number
+    assert "[note: limit 200 is above the maximum of 80 records, which was used]" in by_number
     by_ref = caller("read_session_items", from_="E10", through="E150")["text"]
     assert len(heads(by_ref)) == 80
     assert last_line(by_ref) == (
