@@ -42,7 +42,9 @@ STALENESS = Limit("staleness", "characters", 500, 500, "staleness of a candidate
 LOG_HITS = Limit("log_hits", "hits", 20, 50, "hits in one reply of search_session_log")
 LOG_RECORDS = Limit("log_records", "records", 80, 80, "records in one read of a session log")
 LOG_BYTES = Limit("log_bytes", "bytes", 48_000, 48_000, "text in one reply about a session log")
-RECORD_BYTES = Limit("record_bytes", "bytes", 32 * MIB, 1024 * MIB, "one record; larger is oversized")
+RECORD_BYTES = Limit(
+    "record_bytes", "bytes", 32 * MIB, 1024 * MIB, "one record; larger is oversized"
+)
 SNIPPET_MATCHES = Limit("snippet_matches", "matches", 8, 8, "matches marked in one snippet")
 ALSO_IN = Limit("also_in", "sessions", 20, 20, "sessions named as holders of a copy")
 TOKEN_BYTES = Limit("token_bytes", "bytes", 120, 120, "identity token of a capture")

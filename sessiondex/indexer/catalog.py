@@ -222,6 +222,8 @@ class Catalog:
         self.path = path
         self._frozen = frozen
         self._lock = threading.RLock()
+        self._changed: set[str] | None = None
+        """Sealed tables that changed since the last commit; None until something is written."""
 
     # ------------------------------------------------------------ opening
 
@@ -241,6 +243,7 @@ class Catalog:
             db.execute("PRAGMA journal_mode=WAL")
             db.executescript(_SCHEMA)
         with catalog.transaction() as db:
+            seal(db, SEALED_TABLES)
             put_meta(
                 db, seq=0, commit=0, docs=0, next_ord=1, next_text=1, refreshed_at=0, lengths="{}"
             )
@@ -327,11 +330,14 @@ class Catalog:
     def transaction(self) -> Generator[sqlite3.Connection]:
         """One write transaction: all of it or nothing."""
         with self._query() as db:
+            if self._changed is None:
+                self._changed = _watched_tables(db)
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
-                seal(db)
+                seal(db, self._changed)
                 db.commit()
+                self._changed.clear()
             except BaseException:
                 db.rollback()
                 self._empty_log()
@@ -491,7 +497,7 @@ class Catalog:
             (ord, mark),
         )
         return [
-            FactRow(*_numbers((ord, flag, first, last)), unit, *_numbers((since, value)))
+            FactRow._make((*_numbers((ord, flag, first, last)), unit, *_numbers((since, value))))
             for ord, flag, first, last, unit, since, value in found
         ]
 
@@ -618,7 +624,21 @@ def source_sum(values: Iterable[Any]) -> int:
 
 
 SEALED_TABLES: Final = ("facts", "forks", "forgotten", "index_files")
-"""Small tables that cannot be derived from the item store; sealed as a whole by every write."""
+"""Small tables that cannot be derived from the item store; each is sealed as a whole by a write
+that changes it."""
+
+
+def _watched_tables(db: sqlite3.Connection) -> set[str]:
+    """A set to which this connection adds each sealed table that it changes."""
+    changed: set[str] = set()
+    db.create_function("changed", 1, changed.add)
+    for table in SEALED_TABLES:
+        for event in ("INSERT", "UPDATE", "DELETE"):
+            db.execute(
+                f"CREATE TEMP TRIGGER {table}_{event} AFTER {event} ON main.{table}"
+                f" BEGIN SELECT changed('{table}'); END"
+            )
+    return changed
 
 
 def table_sum(db: sqlite3.Connection, table: str) -> int:
@@ -629,9 +649,9 @@ def table_sum(db: sqlite3.Connection, table: str) -> int:
     return value
 
 
-def seal(db: sqlite3.Connection) -> None:
-    """Ends a write transaction: checksums of the sealed tables and of meta itself."""
-    for table in SEALED_TABLES:
+def seal(db: sqlite3.Connection, tables: Iterable[str]) -> None:
+    """Ends a write transaction: checksums of the tables that it changed, and of meta itself."""
+    for table in sorted(tables):
         put_meta(db, **{f"sum_{table}": table_sum(db, table)})
     put_meta(db, sum_meta=meta_sum(db))
 

@@ -195,18 +195,20 @@ def session_files(
         for base in (options.home, *options.more_homes)
         for home in default_homes(environ, home=base)
     ]
-    found = {item.path: item for item in discover(homes, report=report, exclude=options.exclude)}
-    roots_known = {
-        Path(row[0]): Path(row[1])
-        for row in catalog.rows(
+    found = {
+        str(item.path): item for item in discover(homes, report=report, exclude=options.exclude)
+    }
+    roots_known: dict[str, str] = dict(
+        catalog.rows(
             "SELECT path,root FROM sources WHERE format<>''"
             # What is broken now, read while it was written perhaps, may be whole the next time.
             " OR source IN (SELECT source FROM sessions WHERE current=1)"
         )
-    }
-    others = [path for path in roots_known if path not in found and path.exists()]
+    )
+    others = [Path(path) for path in roots_known if path not in found and os.path.exists(path)]
     for item in discover(others, report=report, exclude=options.exclude):
-        found[item.path] = item._replace(root=roots_known.get(item.path, item.root))
+        path = str(item.path)
+        found[path] = item._replace(root=Path(roots_known.get(path, item.root)))
     return sorted(found.values(), key=lambda item: item.stat.st_mtime_ns, reverse=True)
 
 

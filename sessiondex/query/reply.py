@@ -49,7 +49,8 @@ def clamp(limit: Limit, asked: int | None, *, name: str = "limit") -> Clamped:
     if asked < 1:
         raise InvalidArgument(f"{name} is {asked}", hint="expected a whole number of at least 1")
     if asked > limit.maximum:
-        message = f"{name} {asked} is above the maximum of {limit.maximum} {limit.unit}, which was used"
+        most = f"{limit.maximum} {limit.unit}"
+        message = f"{name} {asked} is above the maximum of {most}, which was used"
         return Clamped(limit.maximum, Note("clamped", message))
     return Clamped(asked, None)
 

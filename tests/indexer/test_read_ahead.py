@@ -79,9 +79,7 @@ def test_excluded_projects_stay_out(home: Path) -> None:
 
 
 def test_a_file_that_breaks_off_in_damage_keeps_what_was_read(home: Path) -> None:
-    text = b"".join(
-        zlib.crc32(b"%d" % n).to_bytes(4, "big").hex().encode() for n in range(60_000)
-    )
+    text = b"".join(zlib.crc32(b"%d" % n).to_bytes(4, "big").hex().encode() for n in range(60_000))
     lines = claude_path(home, "s11").read_bytes() + b'{"type":"user","text":"' + text + b'"}\n'
     packed = zstandard.ZstdCompressor().compress(lines)
     claude_path(home, "packed").with_suffix(".jsonl.zst").write_bytes(

@@ -284,9 +284,9 @@ def test_what_cannot_be_served_is_an_invalid_argument(arguments: dict[str, Any])
 
 
 def test_the_argument_that_does_not_go_with_a_kind_is_the_one_that_was_given() -> None:
-    with pytest.raises(InvalidArgument, match="^tool_name 'Bash' does not go with kind user"):
+    with pytest.raises(InvalidArgument, match=r"^tool_name 'Bash' does not go with kind user"):
         ask(capture_of("a"), kind="user", tool_name="Bash")
-    with pytest.raises(InvalidArgument, match="^tool_part 'both' does not go with kind user"):
+    with pytest.raises(InvalidArgument, match=r"^tool_part 'both' does not go with kind user"):
         ask(capture_of("a"), kind="user", tool_name="Bash", tool_part="both")
 
 
