@@ -151,6 +151,7 @@ def test_an_interrupted_run_ends_with_130(
 def test_an_interrupt_of_the_end_of_a_run_shows_no_traceback(demo_library: Path) -> None:
     program = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from sessiondex.cli import main\n"
         "from sessiondex.indexer.library import Library\n"
         "Library.close = lambda self: os.kill(os.getpid(), signal.SIGINT)\n"

@@ -182,11 +182,16 @@ def test_ctrl_c_ends_a_watch_with_130(session: Path, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "sessiondex", "index", "--watch", "--json"], env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A suite that runs in the background ignores Ctrl-C, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:  # fmt: skip
         assert process.stdout is not None and process.stderr is not None
         first: dict[str, Any] = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        try:
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
         assert "Traceback" not in process.stderr.read()
     assert first["entries"] == 1
 
