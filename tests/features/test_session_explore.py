@@ -211,7 +211,7 @@ def test_every_argument_of_a_search_counts(
     [
         ({"kind": "human"}, "argument 'kind'"),
         ({"kind": "user", "tool_part": "input"}, "tool_part"),
-        ({"kind": "user", "tool_name": "Bash"}, "tool_part"),
+        ({"kind": "user", "tool_name": "Bash"}, "tool_name"),
         ({"from": "E3", "through": "E2"}, "lies after"),
         ({"from": "e3"}, "malformed entry ref"),
         ({"limit": 0}, "limit is 0"),
