@@ -3,6 +3,9 @@
 An unchanged file costs a `stat`, an append its new bytes. A file that is no longer what it was
 is compared record by record with what is known: if it still holds all of that, it goes on;
 otherwise the session gets a new generation that remembers how many leading records it shares.
+
+Longer than a module should be: the ways to read a session share the state of one run, and stand
+side by side because each falls back on the next.
 """
 
 from __future__ import annotations
