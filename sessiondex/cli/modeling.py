@@ -1,0 +1,125 @@
+"""What `extract` and `compact` share: which model, what a run may use, and how far it is."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sessiondex.cli.invocation import Invocation
+from sessiondex.cli.options import option, together
+from sessiondex.cli.texts import byte_size, count_of
+from sessiondex.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from sessiondex.features.loop.budget import Budgets, Meter
+    from sessiondex.features.loop.loop import LoopHost
+
+model_options: Callable[[Any], Any] = together(
+    option("--model", metavar="PROVIDER:NAME",
+           help="The model, like openai-chat:NAME, openai-responses:NAME or anthropic:NAME;"
+           " its key is read from the environment."),
+    option("--base-url", metavar="URL", help="Where the provider's API is served."),
+)  # fmt: skip
+budget_options: Callable[[Any], Any] = together(
+    option("--max-turns", type=int, metavar="N", help="Most answers of the model (24)."),
+    option("--max-tokens", type=int, metavar="N",
+           help="Most tokens of all requests together (1500000)."),
+    option("--max-seconds", type=int, metavar="N", help="Longest run (900)."),
+)  # fmt: skip
+
+
+def open_cli_model(invocation: Invocation, model: str | None, base_url: str | None) -> Model:
+    """The model that a command was given; nothing is sent yet. Requests belong inside
+    `async with model:`, whose end closes its client.
+
+    Raises:
+        UsageError: none was named.
+        InvalidArgument: its name or address is unusable, or its key is missing.
+        Failed: the packages for it are not installed.
+    """
+    if not model:
+        raise UsageError(
+            "no model was named", hint="name one with --model PROVIDER:NAME, or in SESSIONDEX_MODEL"
+        )
+    from sessiondex.features.loop.models import open_model
+
+    return open_model(model, base_url=base_url, environ=os.environ)
+
+
+def asked_budgets(
+    *, max_turns: int | None, max_tokens: int | None, max_seconds: int | None
+) -> Budgets:
+    """What a run may use.
+
+    Raises:
+        InvalidArgument: a number below 1.
+    """
+    from sessiondex.features.loop.budget import Budgets
+
+    return Budgets.of(turns=max_turns, tokens=max_tokens, seconds=max_seconds)
+
+
+def loop_host(
+    invocation: Invocation, on_progress: Callable[[Meter], None] = lambda meter: None
+) -> LoopHost:
+    """The time and the chance of this machine, for the model loop."""
+    from sessiondex.features.loop.loop import LoopHost
+
+    return LoopHost(clock=time.monotonic, random=random.random, on_progress=on_progress)
+
+
+# ---------------------------------------------------------------- progress
+
+
+class Progress(Protocol):
+    """Told how far a run is; from the thread that runs it."""
+
+    def __call__(self, meter: Meter, staged: int | None = None) -> None:
+        """What was used, and how many candidates are staged where that is what a run does."""
+        ...
+
+
+@contextmanager
+def live_line(invocation: Invocation) -> Generator[Progress]:
+    """A line on stderr that is written over as a run goes on, and taken away at its end.
+
+    Only where stderr is a terminal, and not beside JSON; else nothing is said.
+    """
+    is_live = invocation.output.is_for_people and sys.stderr.isatty()
+    last = ""
+
+    def say(meter: Meter, staged: int | None = None) -> None:
+        nonlocal last
+        text = progress_text(meter, staged)
+        if is_live and text != last:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+            last = text
+
+    try:
+        yield say
+    finally:
+        if last:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def progress_text(meter: Meter, staged: int | None = None) -> str:
+    """Turns, bytes shown, tokens, what is staged, and how long it takes."""
+    parts = [
+        f"turn {meter.turns + 1}",
+        count_of(meter.calls, "call"),
+        f"{byte_size(meter.shown_bytes)} shown",
+        count_of(meter.input_tokens + meter.output_tokens, "token"),
+    ]
+    if staged is not None:
+        parts.append(f"{staged} staged")
+    parts.append(f"{int(meter.seconds)} s")
+    return ", ".join(parts)
