@@ -52,13 +52,30 @@ RANKED_HITS = Limit("ranked_hits", "hits", 1000, 1000, "hits ranked by relevance
 TASK_CONTEXT = Limit("task_context", "bytes", 2 * KIB, 2 * KIB, "task list or plan in an overview")
 FIELD = Limit("field", "bytes", 200, 200, "tool name, call id or label of an entry in a reply")
 SUMMARY = Limit("summary", "characters", 240, 240, "derived summary of an entry")
+LOOP_TURNS = Limit("loop_turns", "turns", 24, 200, "answers of a model in one run")
+LOOP_CALLS = Limit("loop_calls", "calls", 120, 1000, "calls of tools in one run of a model")
+LOOP_SHOWN_BYTES = Limit(
+    "loop_shown_bytes", "bytes", 480 * KIB, 8 * MIB, "replies of tools in one run of a model"
+)  # 120,000 tokens of 4 bytes: with the prompt it fits the common window of 128,000
+LOOP_TOKENS = Limit(
+    "loop_tokens", "tokens", 1_500_000, 20_000_000, "tokens of all requests in one run of a model"
+)
+LOOP_SECONDS = Limit("loop_seconds", "seconds", 900, 14_400, "wall clock of one run of a model")
+NUDGES = Limit("nudges", "answers", 2, 2, "prose answers of an extract run that are sent back")
+FIRST_MESSAGE = Limit(
+    "first_message", "bytes", 24 * KIB, 24 * KIB, "first message of an extract run"
+)
+SUMMARY_BYTES = Limit(
+    "summary_bytes", "bytes", 12 * KIB, 48 * KIB, "summary that a compaction worker writes"
+)
 
 LIMITS: Final[tuple[Limit, ...]] = (
     PAGE, ANCHOR_TEXT, SNIPPET, LISTING_LINE, READ_ENTRIES, READ_BYTES, REPLY_BYTES, QUERY_BYTES,
     EXCERPT_BYTES, STAGING_BYTES, SUBJECT_PART, SUBJECTS, CANDIDATES, CANDIDATE_REFS, CLAIM,
     STALENESS, RECORD_BYTES, SNIPPET_MATCHES, ALSO_IN, TOKEN_BYTES, RANKED_HITS, SUMMARY,
     TASK_CONTEXT, FIELD, READ_TOKENS, DEFAULT_REPLY, LOG_HITS, LOG_RECORDS, LOG_BYTES,
-    CHILD_MESSAGE,
+    CHILD_MESSAGE, LOOP_TURNS, LOOP_CALLS, LOOP_SHOWN_BYTES, LOOP_TOKENS, LOOP_SECONDS, NUDGES,
+    FIRST_MESSAGE, SUMMARY_BYTES,
 )  # fmt: skip
 
 SETTLE_SECONDS: Final = 300

@@ -1,0 +1,287 @@
+"""`ModelLoop`: a model asks, a registry's tools answer, until the run is over or out of budget.
+
+It knows no session, no staging and no provider: it holds a model, a registry and budgets. Every
+reply goes through the registry's one gate and says what is left. Provider errors are tried again
+by their class; nothing that a model says, and nothing that a provider does, raises out of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from sessiondex.errors import InvalidArgument
+from sessiondex.features.loop.budget import LimitReason, Meter
+from sessiondex.features.loop.models import ProviderFault, RetryPolicy
+from sessiondex.features.registry import Registry
+from sessiondex.features.reply import ToolReply
+from sessiondex.limits import NUDGES
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse, ToolCallPart
+    from pydantic_ai.models import Model, ModelRequestParameters
+
+EndReason = Literal["finished", "answered", "protocol", "provider", "cancelled"] | LimitReason
+"""`finished`: a tool ended the run; `answered`: an answer without calls did, where it may."""
+
+REQUEST_SECONDS: Final = 180.0
+"""How long one request may take before it counts as hanging."""
+
+TOKEN_BYTES: Final = 4
+"""Where a provider counts no tokens, they are taken as 4 bytes each."""
+
+_NUDGE: Final = (
+    "That was text, and nobody reads it. Answer with calls of the tools; {finish} ends the run."
+)
+_ONLY_THE_END: Final = "Only {finish} is served now."
+
+
+class LoopEnd(NamedTuple):
+    """How a run ended."""
+
+    reason: EndReason
+    detail: str
+    """For people; '' where the reason says all. Holds nothing of a session."""
+
+
+class Call(NamedTuple):
+    """One call of a tool and its reply."""
+
+    name: str
+    reply: ToolReply
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopHost:
+    """What a loop gets of its host: time, chance, patience, and who listens."""
+
+    clock: Callable[[], float]
+    """Seconds that never go backward."""
+    random: Callable[[], float]
+    """Between 0 and 1; for the jitter of back-off."""
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    request_seconds: float = REQUEST_SECONDS
+    on_progress: Callable[[Meter], None] = lambda meter: None
+    """Told before every attempt, after every answer and every call."""
+    on_message: Callable[[ModelMessage], None] = lambda message: None
+    """Told of every message when it is part of the conversation."""
+
+
+class ModelLoop:
+    """One conversation of one model with the tools of one registry.
+
+    `run` may be called again with a further message; a conversation has one run at a time.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        registry: Registry,
+        *,
+        instructions: str,
+        host: LoopHost,
+        finishing: Sequence[str] = (),
+        is_over: Callable[[], bool] = lambda: False,
+        on_call: Callable[[Call], None] = lambda call: None,
+        history: Sequence[ModelMessage] = (),
+    ) -> None:
+        """`finishing` names the tools that end a run; with none an answer without calls ends it.
+        `is_over` is asked after each of their calls."""
+        self.messages: list[ModelMessage] = list(history)
+        self._model = model
+        self._registry = registry
+        self._instructions = instructions
+        self._host = host
+        self._finishing = tuple(finishing)
+        self._is_over = is_over
+        self._on_call = on_call
+        self._lock = threading.Lock()
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Ends the run as soon as no tool is at work; from any thread, any number of times."""
+        with self._lock:
+            self._is_cancelled = True
+            if self._running is not None:
+                loop, task = self._running
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(task.cancel)
+
+    async def run(self, message: str, meter: Meter) -> LoopEnd:
+        """Sends a message and works until the run ends; counts on the meter."""
+        task = asyncio.current_task()
+        assert task is not None
+        with self._lock:
+            if self._is_cancelled:
+                return LoopEnd("cancelled", "before it began")
+            self._running = asyncio.get_running_loop(), task
+        try:
+            return await self._run(message, meter)
+        except asyncio.CancelledError:
+            task.uncancel()
+            return LoopEnd("cancelled", f"in turn {meter.turns + 1}")
+        finally:
+            with self._lock:
+                self._running = None
+
+    # ------------------------------------------------------------ turns
+
+    async def _run(self, message: str, meter: Meter) -> LoopEnd:
+        from pydantic_ai.messages import ModelRequest, ToolCallPart, UserPromptPart
+
+        nudges = 0
+        parts: list[ModelRequestPart] = [UserPromptPart(message)]
+        while True:
+            self._keep(ModelRequest(parts, instructions=self._instructions))
+            limit = meter.exhausted
+            if limit is not None:
+                return LoopEnd(limit, "")
+            is_reserve = meter.reserve is not None  # as the model was told
+            answer = await self._answer(meter)
+            if isinstance(answer, LoopEnd):
+                return answer
+            self._keep(answer)
+            meter.add_answer(*_tokens(answer, self.messages))
+            self._host.on_progress(meter)
+            calls = [part for part in answer.parts if isinstance(part, ToolCallPart)]
+            if not calls and not self._finishing:
+                return LoopEnd("answered", "")
+            if not calls:
+                nudges += 1
+                if nudges > NUDGES.maximum:
+                    return LoopEnd("protocol", f"{nudges} answers without a call of a tool")
+                parts = [UserPromptPart(self._with_left(self._nudge(), meter))]
+                continue
+            parts = []
+            for call in calls:
+                parts.append(self._serve(call, meter, is_reserve=is_reserve))
+                if call.tool_name in self._finishing and self._is_over():
+                    return LoopEnd("finished", "")
+                await asyncio.sleep(0)  # a cancellation comes between two calls
+
+    def _keep(self, message: ModelMessage) -> None:
+        self.messages.append(message)
+        self._host.on_message(message)
+
+    def _nudge(self) -> str:
+        return _NUDGE.format(finish=" or ".join(self._finishing))
+
+    # ------------------------------------------------------------ calls
+
+    def _serve(self, call: ToolCallPart, meter: Meter, *, is_reserve: bool) -> ModelRequestPart:
+        from pydantic_ai.messages import ToolReturnPart
+
+        is_end = call.tool_name in self._finishing
+        is_served = is_end or not (is_reserve or meter.spent)
+        reply = self._reply(call) if is_served else ToolReply.of_error(_used_up(self._finishing))
+        meter.add_reply(len(reply.data), is_served=is_served and not is_end)
+        self._on_call(Call(call.tool_name, reply))
+        self._host.on_progress(meter)
+        return ToolReturnPart(
+            call.tool_name,
+            self._with_left(reply.data.decode(), meter),
+            call.tool_call_id,
+            outcome="failed" if reply.is_error else "success",
+        )
+
+    def _reply(self, call: ToolCallPart) -> ToolReply:
+        arguments = call.args
+        if arguments is None or isinstance(arguments, str):
+            return self._registry.call_json(call.tool_name, arguments or "")
+        return self._registry.call(call.tool_name, arguments)
+
+    def _with_left(self, text: str, meter: Meter) -> str:
+        lines = [text, meter.left.text]
+        if meter.reserve is not None:
+            finish = " or ".join(self._finishing) or "your answer"
+            lines = [text, meter.left.text, _ONLY_THE_END.format(finish=finish)]
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------ requests
+
+    async def _answer(self, meter: Meter) -> ModelResponse | LoopEnd:
+        """The model's next answer, asked for again where that helps."""
+        attempt = 0
+        while True:
+            attempt += 1
+            answer = await self._ask(meter)
+            if not isinstance(answer, ProviderFault):
+                return answer
+            if meter.seconds_left <= 0:
+                return LoopEnd("deadline", "in a request")
+            delay = self._host.retry.delay(attempt, answer, self._host.random)
+            if delay is None:
+                return LoopEnd("provider", f"{answer.kind}: {answer.detail}")
+            if delay >= meter.seconds_left:
+                return LoopEnd("deadline", f"before the next attempt after {answer.kind}")
+            await self._host.sleep(delay)
+
+    async def _ask(self, meter: Meter) -> ModelResponse | ProviderFault:
+        from pydantic_ai.direct import model_request
+
+        from sessiondex.features.loop.models import provider_fault, request_settings
+
+        self._host.on_progress(meter)
+        seconds = max(min(self._host.request_seconds, meter.seconds_left), 0.001)
+        try:
+            async with asyncio.timeout(seconds):
+                return await model_request(
+                    self._model,
+                    self.messages,
+                    model_settings=request_settings(seconds),
+                    model_request_parameters=self._parameters(),
+                )
+        except TimeoutError:
+            return ProviderFault("timeout", True, None, f"no answer in {seconds:.0f} s")
+        except Exception as error:  # noqa: BLE001 - whatever a provider does, a run ends with a reason
+            return provider_fault(error)
+
+    def _parameters(self) -> ModelRequestParameters:
+        from pydantic_ai.messages import InstructionPart
+        from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.tools import ToolDefinition
+
+        announced = [tool.for_model() for tool in self._registry.tools]
+        return ModelRequestParameters(
+            function_tools=[
+                ToolDefinition(
+                    name=each["name"],
+                    description=each["description"],
+                    parameters_json_schema=each["parameters"],
+                    strict=False,
+                )
+                for each in announced
+            ],
+            instruction_parts=[InstructionPart(content=self._instructions)],
+        )
+
+
+def _used_up(finishing: Sequence[str]) -> InvalidArgument:
+    hint = f"call {' or '.join(finishing)}" if finishing else "answer now"
+    return InvalidArgument("what this run may use is used up, but for its end", hint=hint)
+
+
+def _tokens(answer: ModelResponse, messages: Sequence[ModelMessage]) -> tuple[int, int]:
+    """Tokens of the request and of the answer: the provider's numbers, else bytes / 4."""
+    usage = answer.usage
+    if usage.input_tokens or usage.output_tokens:
+        return usage.input_tokens, usage.output_tokens
+    return sum(_size(each) for each in messages[:-1]), _size(answer)
+
+
+def _size(message: ModelMessage) -> int:
+    """Tokens of a message by its bytes, rounded up."""
+    size = 0
+    for part in message.parts:
+        for text in (getattr(part, "content", None), getattr(part, "args", None)):
+            if isinstance(text, str):
+                size += len(text.encode("utf-8", "replace"))
+            elif text is not None:
+                size += len(json.dumps(text, default=str))
+    return -(-size // TOKEN_BYTES)
