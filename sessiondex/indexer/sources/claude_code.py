@@ -275,6 +275,35 @@ class ClaudeCodeParser(LineParser):
             record.items = [Item(0, "system", text, sub_kind=subtype, pointer="/content")]
 
 
+def ends_run(value: dict[str, Any], *, is_sub_agent: bool) -> bool | None:
+    """Whether the agent has stopped working with this record; None: it says nothing of that.
+
+    A hook that runs when the agent wants to stop may still send it back to work, so the summary
+    of such hooks says nothing. Nor does a sub-agent's line in the session that called it.
+    """
+    kind = value.get("type")
+    if value.get("isSidechain") is True and not is_sub_agent:
+        return None
+    if kind == "system":
+        return True if value.get("subtype") == "turn_duration" else None
+    if kind == "user":
+        return False
+    if kind != "assistant":
+        return None
+    message = value.get("message")
+    if not isinstance(message, dict):
+        return False
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else [{"type": "text"}]
+    kinds = [each.get("type") for each in blocks if isinstance(each, dict)]
+    return (
+        message.get("stop_reason") in ("end_turn", "stop_sequence")
+        and "tool_use" not in kinds
+        # Every block of a message is a line of its own, and each of them may have the reason.
+        and kinds[-1:] == ["text"]
+    )
+
+
 # ---------------------------------------------------------------- recognition and places
 
 

@@ -294,6 +294,19 @@ class CodexParser(LineParser):
         record.facts.append(Fact(SUPERSEDED, first, record.number - 1))
 
 
+def ends_run(value: dict[str, Any], *, is_sub_agent: bool) -> bool | None:
+    """Whether the agent has stopped working with this record; None: it says nothing of that.
+
+    The context of a turn stands at its beginning, in old releases before anything else of it.
+    """
+    if _ends_turn(value):
+        return True
+    kind = value.get("type")
+    is_start = kind == "event_msg" and as_dict(value.get("payload")).get("type") == "task_started"
+    is_inside = is_start or kind == "turn_context" or _response_payload(value) is not None
+    return False if is_inside else None
+
+
 def _session_id(source: SourceFile) -> str:
     for raw in read_values(source):
         if isinstance(raw.value, dict):

@@ -52,6 +52,7 @@ RECORD_KINDS: Final = frozenset(
     )
 )
 RUN_ENDS: Final = ("turn_end", "run_completed", "run_errored", "paused_turn_abandoned")
+_RUN_PARTS: Final = ("invoke", "user_input", "assistant_item", "tool_result")
 IGNORED_SYSTEM_ITEMS: Final = ("knowledge", "workflow")
 """Of earlier releases; Yoi itself does not replay them."""
 
@@ -180,6 +181,14 @@ class YoiParser(LineParser):
         item.replayed = record.replayed
         item.identity = self._occurrences.identity(self._session, item)
         record.items.append(item)
+
+
+def ends_run(value: dict[str, Any], *, is_sub_agent: bool) -> bool | None:
+    """Whether the worker has stopped working with this record; None: it says nothing of that."""
+    kind = value.get("kind")
+    if kind in RUN_ENDS:
+        return True
+    return False if kind in _RUN_PARTS else None
 
 
 def _is_start(value: dict[str, Any]) -> bool:
