@@ -44,6 +44,10 @@ _MAKERS: Final[Mapping[str, _Maker]] = {
 _PLACEHOLDER_KEY: Final = "no-key"
 """What a server that needs no key is sent; the clients refuse an empty one."""
 
+ANTHROPIC_ANSWER_TOKENS: Final = 16_384
+"""The longest answer that is asked for where the wire format demands a number. From 21,334 on
+Anthropic's client streams, which is no use to a loop that waits for whole answers."""
+
 _INSTALL: Final = "pip install 'sessiondex[extract]'"
 _EXPECTED: Final = (
     "expected openai-chat:NAME, openai-responses:NAME, anthropic:NAME, or PROVIDER:NAME of another"
@@ -98,7 +102,11 @@ def _own_model(provider: str, model: str, address: str, key: str) -> Model:
             from pydantic_ai.models.anthropic import AnthropicModel
             from pydantic_ai.providers.anthropic import AnthropicProvider
 
-            return AnthropicModel(model, provider=AnthropicProvider(api_key=key, base_url=address))
+            return AnthropicModel(
+                model,
+                provider=AnthropicProvider(api_key=key, base_url=address),
+                settings={"max_tokens": ANTHROPIC_ANSWER_TOKENS},
+            )
 
         from pydantic_ai.models.openai import (
             OpenAIChatModel,
@@ -284,6 +292,11 @@ def _kind(error: Exception) -> FaultKind:
         (exceptions.UnexpectedModelBehavior, "malformed"),
         (ValidationError, "malformed"),
         (TimeoutError, "timeout"),
+        # How the clients stumble over JSON of another shape than they expect.
+        (TypeError, "malformed"),
+        (AttributeError, "malformed"),
+        (LookupError, "malformed"),
+        (AssertionError, "malformed"),
     )
     for kind_of_error, kind in table:
         if isinstance(error, kind_of_error):
