@@ -225,8 +225,8 @@ FaultKind = Literal[
     "unknown",
 ]
 """What went wrong with a request. `overloaded` is also a provider that says it is unavailable,
-`malformed` an answer that is not the wire format, `rejected` a request that the provider refuses
-as it is, `unknown` whatever this list does not name, a fault of our own included."""
+`malformed` an answer that is not the wire format or that the client stumbled over, `rejected` a
+request that the provider refuses as it is, `unknown` whatever this list does not name."""
 
 RETRYABLE: Final[frozenset[FaultKind]] = frozenset(
     {"rate_limit", "overloaded", "server", "connection", "timeout", "malformed"}

@@ -165,7 +165,7 @@ def test_a_conversation_of_several_turns_arrives_whole_each_time(wire: Wire) -> 
     assert last.messages[0] == Message("user", PROMPT)
     assert last.messages[1].text == "I dig"
     assert last.messages[2] == Message("user", returns=(Return(first_id, "Dig did"),))
-    assert [json.loads(call.arguments) for call in last.messages[3].calls] == [{"depth": 2}]
+    assert [json.loads(str(call.arguments)) for call in last.messages[3].calls] == [{"depth": 2}]
     assert last.messages[4].returns == (Return("chosen-id", "Dig did"),)
     for request in received:
         assert request.instructions == "be brief"
@@ -309,7 +309,10 @@ def test_the_wait_that_a_provider_asks_for_is_read(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_server_that_hangs_is_a_timeout(wire: Wire) -> None:
+@pytest.mark.parametrize("kind", [Fault.hang, Fault.trickle])
+def test_a_server_that_never_comes_to_an_end_is_a_timeout(
+    wire: Wire, kind: Callable[[threading.Event], Fault]
+) -> None:
     async def ask(server: WireServer) -> None:
         async with open_model(f"{wire}:any", base_url=server.base_url(wire), environ=KEYS) as model:
             await model_request(
@@ -318,7 +321,7 @@ def test_a_server_that_hangs_is_a_timeout(wire: Wire) -> None:
                 model_settings=request_settings(0.3),
             )
 
-    with WireServer([Fault.hang(threading.Event())]) as server:
+    with WireServer([kind(threading.Event())]) as server:
         with pytest.raises(Exception) as refusal:
             asyncio.run(ask(server))
         assert len(server.received) <= 1

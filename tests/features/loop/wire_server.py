@@ -18,7 +18,8 @@ serves `POST /v1/chat/completions` (wire `openai-chat`), `/v1/responses` (`opena
 request in the order of arrival, in one form for all three wires and raw (`body`).
 
 `Fault` has a function for each thing that can go wrong (`Fault.rate_limit("7")`, `Fault.cut()`,
-...). `Fault.hang(event)` answers nothing until the event is set, or the server closes;
+...). `Fault.hang(event)` answers nothing until the event is set, or the server closes, and
+`Fault.trickle(event)` goes on answering as long.
 `server.wait_for(count)` waits until so many requests came, so that no test sleeps.
 
 For a command line in a subprocess pass `server.base_url(wire)` as the base URL, and
@@ -49,6 +50,7 @@ LOOPBACK_ENVIRONMENT = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 """What a process must have in its environment to reach the server past any proxy."""
 
 _WAIT_SECONDS = 30.0
+_TRICKLE_SECONDS = 0.02
 
 # ---------------------------------------------------------------- what a script says
 
@@ -174,6 +176,11 @@ class Fault:
     def hang(cls, release: threading.Event) -> Fault:
         """Answers nothing until the event is set or the server closes; then closes."""
         return cls("hang", release=release)
+
+    @classmethod
+    def trickle(cls, release: threading.Event) -> Fault:
+        """An answer that begins, and goes on a byte at a time until the event is set."""
+        return cls("trickle", release=release)
 
     @classmethod
     def cut(cls) -> Fault:
@@ -364,7 +371,9 @@ class WireServer:
         if fault.kind == "cut":
             whole = _encoded(self._answered(received, Answer("this answer is cut")))
             return _Reply(200, whole[: len(whole) // 2], missing_bytes=len(whole) // 2 + 1)
-        if fault.release is not None:
+        if fault.kind == "trickle":
+            return _Reply(200, b"{", missing_bytes=1 << 20, release=fault.release)
+        if fault.kind == "hang":
             return _Reply(0, release=fault.release)
         assert fault.kind == "reset", fault
         return _Reply(0, is_reset=True)
@@ -427,13 +436,13 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def do_POST(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         data = self.rfile.read(int(headers.get("content-length", "0")))
         reply = self.server.owner.answer_to(self.path.partition("?")[0], headers, data)
-        if reply.release is not None:
+        if reply.release is not None and reply.status == 0:
             reply.release.wait()
         if reply.status == 0:
             self.close_connection = True
@@ -449,6 +458,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(reply.data)
+        while reply.release is not None and not reply.release.wait(_TRICKLE_SECONDS):
+            self.wfile.write(b" ")
         if reply.missing_bytes:
             self.close_connection = True
 
