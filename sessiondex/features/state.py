@@ -1,8 +1,9 @@
 """`state.sqlite3`: what outlives a process beside a library and belongs to no index run.
 
-Grants and the audit are here; tokens and rows of workers stand in the same file (see `tokens`,
-`worker_rows`). Every call is one short transaction of its own, so that no tool waits for an index
-run and a revocation holds at the next call of any process. No session text is ever written here.
+Grants and the audit are here; tokens, rows of workers and what extract runs leave stand in the
+same file (see `tokens`, `worker_rows`, `extract.ledger`). Every call is one short transaction of
+its own, so that no tool waits for an index run and a revocation holds at the next call of any
+process. No session text is ever written here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +49,32 @@ CREATE TRIGGER IF NOT EXISTS audit_keeps_rows BEFORE DELETE ON audit
   BEGIN SELECT raise(ABORT, 'the audit is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS audit_keeps_values BEFORE UPDATE ON audit
   BEGIN SELECT raise(ABORT, 'the audit is append-only'); END;
+CREATE TABLE IF NOT EXISTS extract_pointers (
+  session TEXT PRIMARY KEY, token TEXT NOT NULL, generation INTEGER NOT NULL,
+  records INTEGER NOT NULL, run TEXT NOT NULL, moved INTEGER NOT NULL, base TEXT NOT NULL,
+  base_records INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS extract_leases (
+  session TEXT PRIMARY KEY, run TEXT NOT NULL, holder TEXT NOT NULL, fence INTEGER NOT NULL,
+  token TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, done INTEGER NOT NULL,
+  started INTEGER NOT NULL, expires INTEGER NOT NULL, ended INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS extract_claims (
+  run TEXT NOT NULL, claim TEXT NOT NULL, record TEXT NOT NULL, reserved INTEGER NOT NULL,
+  PRIMARY KEY (run, claim)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS extract_runs (
+  number INTEGER PRIMARY KEY, session TEXT NOT NULL, run TEXT NOT NULL, holder TEXT NOT NULL,
+  fence INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, started INTEGER NOT NULL,
+  ended INTEGER NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
+  staged INTEGER NOT NULL, pointer INTEGER, pointer_reason TEXT NOT NULL, facts TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS extract_runs_by_session ON extract_runs (session, fence);
+CREATE INDEX IF NOT EXISTS extract_runs_by_id ON extract_runs (run);
+CREATE TRIGGER IF NOT EXISTS extract_runs_keep_rows BEFORE DELETE ON extract_runs
+  BEGIN SELECT raise(ABORT, 'ended runs are append-only'); END;
+CREATE TRIGGER IF NOT EXISTS extract_runs_keep_values BEFORE UPDATE ON extract_runs
+  BEGIN SELECT raise(ABORT, 'ended runs are append-only'); END;
+CREATE TABLE IF NOT EXISTS extract_decisions (
+  session TEXT PRIMARY KEY, decided INTEGER NOT NULL, reason TEXT NOT NULL,
+  growth INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+  threshold INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -242,10 +269,18 @@ class State:
         now: int,
         workspace: str = "",
         subject: Subject | None = None,
+        session: str = "",
+        within: sqlite3.Connection | None = None,
     ) -> None:
-        """Appends a line to the audit. There is no place in it for what a session says."""
+        """Appends a line to the audit. There is no place in it for what a session says.
+
+        The subject is a worker's, or a session that is named by its id. `within` is the open
+        `transaction` that the line is part of: it is written if that is, and not otherwise.
+        """
         key = "" if subject is None else subject_key(subject)
-        with self.transaction() as db:
+        if session:
+            key = json.dumps({"kind": "session", "session": session}, separators=(",", ":"))
+        with self.transaction() if within is None else nullcontext(within) as db:
             db.execute(
                 "INSERT INTO audit (time,workspace,actor,action,subject,outcome)"
                 " VALUES (?,?,?,?,?,?)",
