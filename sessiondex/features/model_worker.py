@@ -70,6 +70,8 @@ class ModelWorker:
         self._children = children
         self._live = LiveSession(journal.path, journal.root, journal.stub)
         self._opening: list[Value] = []
+        self._are_errors: list[bool] = []
+        """Of the calls that were served since the last answer."""
         self._is_broken = False
         self._loop = ModelLoop(
             model,
@@ -78,6 +80,7 @@ class ModelWorker:
                 [instructions, *(each.text for each in registry.instructions)]
             ),
             host=replace(host, on_message=self._keep),
+            on_call=lambda call: self._are_errors.append(call.reply.is_error),
             history=history,
         )
 
@@ -105,6 +108,8 @@ class ModelWorker:
             try:
                 end = asyncio.run(self._turn(prompt_text(notes, said)))
                 self._write_end(end)
+                # What no provider would take back is left out of a restored conversation.
+                self._is_broken = end.reason == "protocol"
             except BaseException as error:
                 # What the model was told and what is committed may differ.
                 self._is_broken = True
@@ -141,7 +146,9 @@ class ModelWorker:
 
     def _keep(self, message: ModelMessage) -> None:
         """Commits a message before the next thing happens."""
-        records, self._opening = self._opening or message_records(message), []
+        records = self._opening or message_records(message, self._are_errors)
+        if message.kind == "request":
+            self._opening, self._are_errors = [], []
         self._journal.append(records)
         self._host.on_message(message)
 

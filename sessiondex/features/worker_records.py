@@ -45,8 +45,9 @@ def prompt_text(notes: Iterable[str], text: str) -> str:
     return "\n\n".join([*(_NOTIFICATION + note for note in notes), *([text] if text else [])])
 
 
-def message_records(message: ModelMessage) -> list[Value]:
-    """An answer, or the results of calls; one record for each part."""
+def message_records(message: ModelMessage, are_errors: Iterable[bool] = ()) -> list[Value]:
+    """An answer, or the results of calls and for each whether it is an error; one record for each
+    part."""
     from pydantic_ai.messages import ModelResponse, ToolReturnPart
 
     if isinstance(message, ModelResponse):
@@ -58,10 +59,10 @@ def message_records(message: ModelMessage) -> list[Value]:
                 "kind": "tool_result",
                 "call_id": part.tool_call_id,
                 "content": part.model_response_str(),
-                "is_error": part.outcome == "failed",
+                "is_error": is_error,
             },
         }
-        for part in message.parts
+        for part, is_error in zip(message.parts, are_errors, strict=True)
         if isinstance(part, ToolReturnPart)
     ]
 
@@ -146,9 +147,7 @@ class _Reader:
         for call in self._open_calls:
             id, name = call
             if id == item.get("call_id"):
-                outcome = "failed" if item.get("is_error") else "success"
-                part = ToolReturnPart(name, as_text(item.get("content")), id, outcome=outcome)
-                self._results.append(part)
+                self._results.append(ToolReturnPart(name, as_text(item.get("content")), id))
                 self._open_calls.remove(call)
                 return
 
@@ -174,7 +173,7 @@ class _Reader:
 
         self._keep_answer()
         for id, _ in list(self._open_calls):
-            self._result({"call_id": id, "content": NO_RESULT, "is_error": True})
+            self._result({"call_id": id, "content": NO_RESULT})
         if self._results:
             self._messages.append(ModelRequest(self._results))
             self._results = []

@@ -262,6 +262,20 @@ def test_after_a_failure_of_the_provider_a_further_turn_may_succeed(tmp_path: Pa
     assert texts(worker.capture())[-2:] == ["two", "Here I am."]
 
 
+def test_a_call_that_nothing_could_answer_is_left_out_of_the_restored_conversation(
+    tmp_path: Path,
+) -> None:
+    worker = worker_of(tmp_path, Script([TextPart("Now:"), call("", text="x")], "Never said."))
+    with pytest.raises(Incomplete, match="protocol"):
+        worker.run_turn("go")
+    with pytest.raises(Failed, match="restore it"):
+        worker.run_turn("go on")
+    second = Script("Well.")
+    worker_of(tmp_path, second, is_restore=True).run_turn("go on")
+    assert _shape(second.requests[0])[1] == ("TextPart", "Now:")
+    assert_every_call_has_its_result(second.requests[0])
+
+
 def test_a_cancelled_turn_ends_and_says_so(tmp_path: Path) -> None:
     script = Script(never)
     worker = worker_of(tmp_path, script)
@@ -301,7 +315,7 @@ def _shape(messages: Any) -> list[Any]:
             if isinstance(part, ToolCallPart):
                 shapes.append((part.tool_name, part.tool_call_id, part.args_as_dict()))
             elif isinstance(part, ToolReturnPart):
-                shapes.append((part.tool_name, part.tool_call_id, part.content, part.outcome))
+                shapes.append((part.tool_name, part.tool_call_id, part.content))
             else:
                 shapes.append((type(part).__name__, part.content))
     return shapes
