@@ -7,8 +7,9 @@ staged twice.
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from sessiondex.errors import InvalidArgument
@@ -43,6 +44,17 @@ class Finished(NamedTuple):
     """'' where none was given."""
 
 
+Reserve = Callable[[str, str], str]
+"""Takes the digest of a claim and a new id; gives the id under which the run stages the claim, the
+same one each time. Raises where the run may no longer stage."""
+
+Find = Callable[[str], StagingRecord | None]
+"""The record that is kept under an id that the run reserved; None where there is none."""
+
+Seal = Callable[[Finished], None]
+"""Makes the end of a run durable; the run stays open where it raises."""
+
+
 class ExtractRun:
     """The state of one run. Thread-safe; candidates are staged one at a time."""
 
@@ -56,6 +68,9 @@ class ExtractRun:
         run_range: RunRange | None = None,
         adopted: Iterable[StagingRecord] = (),
         earlier: Iterable[StagingRecord] = (),
+        reserve: Reserve = lambda digest, id: id,
+        find: Find = lambda id: None,
+        seal: Seal = lambda finished: None,
     ) -> None:
         """`run_range` is the whole capture unless given; `adopted` are the records of a run whose
         id this one goes on with; with the claims of `earlier` ones new claims are compared.
@@ -80,6 +95,9 @@ class ExtractRun:
         self.finished: Finished | None = None
         self._backend = backend
         self._ids = ids
+        self._reserve = reserve
+        self._find = find
+        self._seal = seal
         self._lock = threading.Lock()
         self._earlier = tuple(earlier)
         self._staged: dict[str, StagingRecord] = {}
@@ -126,8 +144,9 @@ class ExtractRun:
                     f"this run has staged {CANDIDATES.maximum} candidates, the most it may",
                     hint="call FinishMemoryExtraction",
                 )
+            id = self._reserve(hashlib.sha256(key.encode()).hexdigest(), self._ids())
             record = self._unsure.get(key) or staging_record(
-                self.capture, candidate, id=self._ids(), extract_run_id=self.id,
+                self.capture, candidate, id=id, extract_run_id=self.id,
                 run_range=self.range, similar=[each.id for each in similar],
             )  # fmt: skip
             self._unsure[key] = record
@@ -135,7 +154,12 @@ class ExtractRun:
                 self._backend.stage(record)
             except InvalidArgument:
                 del self._unsure[key]
-                raise
+                # Whom this run took over may have been writing the claim until now.
+                kept = self._find(id)
+                if kept is None or _key(kept.kind, kept.claim) != key:
+                    raise
+                self._staged[key] = kept
+                return Staged(kept, True, similar, len(self._staged))
             self._staged[key] = self._unsure.pop(key)
             return Staged(record, False, similar, len(self._staged))
 
@@ -145,6 +169,7 @@ class ExtractRun:
         Raises:
             InvalidArgument: it is sealed already, the count is not what it staged, or it staged
                 nothing and no reason was given.
+            SessiondexError: the end could not be made durable; the run is open still.
         """
         with self._lock:
             self.require_open()
@@ -159,8 +184,10 @@ class ExtractRun:
                     "nothing was staged and no reason was given",
                     hint="say in no_candidates_reason why the session holds no candidate",
                 )
-            self.finished = Finished(count, no_candidates_reason)
-            return self.finished
+            finished = Finished(count, no_candidates_reason)
+            self._seal(finished)
+            self.finished = finished
+            return finished
 
     def require_open(self) -> None:
         """Raises:

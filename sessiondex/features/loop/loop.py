@@ -150,6 +150,8 @@ class ModelLoop:
             meter.add_answer(*_tokens(answer, self.messages))
             self._host.on_progress(meter)
             calls = [part for part in answer.parts if isinstance(part, ToolCallPart)]
+            if not all(call.tool_name and call.tool_call_id for call in calls):
+                return LoopEnd("protocol", "a call without a name or an id")
             if not calls and not self._finishing:
                 return LoopEnd("answered", "")
             if not calls:
@@ -183,11 +185,9 @@ class ModelLoop:
         meter.add_reply(len(reply.data), is_served=is_served and not is_end)
         self._on_call(Call(call.tool_name, reply))
         self._host.on_progress(meter)
+        # Also an error goes out as it is: marked as failed, some clients would wrap it.
         return ToolReturnPart(
-            call.tool_name,
-            self._with_left(reply.data.decode(), meter),
-            call.tool_call_id,
-            outcome="failed" if reply.is_error else "success",
+            call.tool_name, self._with_left(reply.data.decode(), meter), call.tool_call_id
         )
 
     def _reply(self, call: ToolCallPart) -> ToolReply:
