@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from sessiondex.cli.files import written_file
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.names import split_word
 from sessiondex.cli.options import (
@@ -23,7 +22,7 @@ from sessiondex.cli.options import (
     where_options,
 )
 from sessiondex.cli.texts import count_of
-from sessiondex.errors import Failed, UsageError
+from sessiondex.errors import UsageError
 
 if TYPE_CHECKING:
     from sessiondex.query.export import ExportFormat
@@ -99,7 +98,7 @@ def export_command(
                 capture = snapshot.capture(row.session, live=False)
                 yield from session_rows(capture, reveal=shown)
 
-    with _opened(target) as file:
+    with written_file(target) as file:
         count = write_export(rows(), file, written)
     output = invocation.output
     if target is None:
@@ -113,32 +112,3 @@ def export_command(
 def _form_of(target: str | None) -> ExportFormat:
     ending = Path(target).suffix.lower() if target else ""
     return ENDINGS.get(ending, "jsonl")
-
-
-@contextmanager
-def _opened(target: str | None) -> Generator[IO[bytes]]:
-    """Standard output, or a new private file that takes its name only when it is whole.
-
-    What a link leads to is written, never the link replaced; a device or a pipe is written into.
-    """
-    if target is None:
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    is_special = os.path.exists(target) and not os.path.isfile(target)
-    path = target if is_special else os.path.realpath(target)
-    unfinished = path if is_special else f"{path}.unfinished"
-    try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    except OSError as error:
-        raise Failed(f"{target} cannot be written: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        if not is_special:
-            os.replace(unfinished, path)
-    except BaseException:
-        if not is_special:
-            Path(unfinished).unlink(missing_ok=True)
-        raise

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import option, together
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from sessiondex.features.loop.budget import Budgets, Meter
     from sessiondex.features.loop.loop import LoopHost
 
+MODEL_VARIABLE: Final = "SESSIONDEX_WORKER_MODEL"
+
 model_options: Callable[[Any], Any] = together(
-    option("--model", metavar="PROVIDER:NAME",
+    # SESSIONDEX_MODEL is that of the filter --model of searches.
+    option("--model", metavar="PROVIDER:NAME", envvar=MODEL_VARIABLE,
            help="The model, like openai-chat:NAME, openai-responses:NAME or anthropic:NAME;"
-           " its key is read from the environment."),
+           " its key is read from the environment. Also read from SESSIONDEX_WORKER_MODEL."),
     option("--base-url", metavar="URL", help="Where the provider's API is served."),
 )  # fmt: skip
 budget_options: Callable[[Any], Any] = together(
@@ -46,7 +49,8 @@ def open_cli_model(invocation: Invocation, model: str | None, base_url: str | No
     """
     if not model:
         raise UsageError(
-            "no model was named", hint="name one with --model PROVIDER:NAME, or in SESSIONDEX_MODEL"
+            "no model was named",
+            hint="name one with --model PROVIDER:NAME, or in SESSIONDEX_WORKER_MODEL",
         )
     from sessiondex.features.loop.models import open_model
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessiondex.cli.evidence import print_verdicts
+from sessiondex.cli.files import written_file
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.names import short_ref
 from sessiondex.cli.options import (
@@ -17,7 +18,8 @@ from sessiondex.cli.options import (
     shared_options,
 )
 from sessiondex.cli.output import Column
-from sessiondex.cli.texts import columns, one_line, printable
+from sessiondex.cli.texts import columns, count_of, one_line, printable
+from sessiondex.errors import Incomplete
 
 if TYPE_CHECKING:
     from sessiondex.features.staging.folder import StagingFolder
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.group("staging")
 def staging_command() -> None:
-    """Look at staged memory candidates, verify and close them."""
+    """Look at staged memory candidates, export, verify and close them."""
 
 
 @staging_command.command("list")
@@ -135,6 +137,34 @@ def verify_command(invocation: Invocation, ids: tuple[str, ...]) -> int:
         for each in waiting.unreadable:
             invocation.output.message(f"unreadable: {printable(each.file)}: {each.reason}")
     return print_verdicts(invocation, [record.to_bytes() for record in records])
+
+
+@staging_command.command("export")
+@option("--closed", is_flag=True, help="Those that were closed instead of those that wait.")
+@option("--run", "run_id", metavar="ID", help="Only what this extract run staged.")
+@option("--output", "target", metavar="FILE", help="Write to this file instead of stdout.")
+@shared_options
+@pass_invocation
+def export_command(
+    invocation: Invocation, closed: bool, run_id: str | None, target: str | None
+) -> int:
+    """Write staging records as JSONL, each whole, in the order of staging.
+
+    Exits with 4 if a file could not be read as a record; nothing of it is lost or written.
+    """
+    staging, output = _staging(invocation), invocation.output
+    found = staging.closed() if closed else staging.waiting()
+    records = [each for each in found.records if run_id is None or each.extract_run_id == run_id]
+    with written_file(target) as file:
+        for record in records:
+            file.write(record.masked().to_bytes())
+    for each in found.unreadable:
+        output.message(f"unreadable: {printable(each.file)}: {each.reason}")
+    if target is not None and output.is_for_people:
+        output.message(f"{count_of(len(records), 'record')} in {target}")
+    elif target is not None:
+        output.json({"records": len(records), "file": target})
+    return Incomplete.exit_code if found.unreadable else 0
 
 
 def _staging(invocation: Invocation) -> StagingFolder:

@@ -1,0 +1,376 @@
+"""`sessiondex extract`: memory candidates from sessions, by a model that explores them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from sessiondex.cli.hosting import extra, report_fault, state_of
+from sessiondex.cli.invocation import Invocation
+from sessiondex.cli.modeling import (
+    asked_budgets,
+    budget_options,
+    live_line,
+    loop_host,
+    model_options,
+    open_cli_model,
+)
+from sessiondex.cli.options import (
+    fresh_option,
+    option,
+    pass_invocation,
+    range_options,
+    shared_options,
+)
+from sessiondex.cli.output import Column
+from sessiondex.cli.texts import byte_size, columns, count_of, local_time, printable
+from sessiondex.errors import Busy, InvalidArgument, UsageError
+
+if TYPE_CHECKING:
+    from sessiondex.features.extract.local import LocalExtractor, SessionStatus
+    from sessiondex.features.extract.report import ExtractResult
+    from sessiondex.features.services import RunRange
+    from sessiondex.indexer.capture import Capture
+
+_RUN: Final = "run"
+
+
+class ExtractGroup(click.Group):
+    """`extract SESSION` is `extract run SESSION`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [_RUN, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("extract", cls=ExtractGroup)
+def extract_command() -> None:
+    """Stage memory candidates from sessions, and see how far that is.
+
+    'extract SESSION' is short for 'extract run SESSION'.
+    """
+
+
+@extract_command.command(_RUN)
+@click.argument("session", required=False, metavar="[SESSION]")
+@option("--due", is_flag=True, help="Every session of the library that is due.")
+@option("--threshold", type=int, metavar="N",
+        help="Tokens of growth that make a session due (50000); 0 turns it off.")  # fmt: skip
+@option("--limit", type=int, metavar="N", help="Of those that are due at most so many.")
+@model_options
+@range_options
+@budget_options
+@option("--dry-run", is_flag=True, help="Show what would be sent; ask no model, write nothing.")
+@fresh_option
+@shared_options
+@pass_invocation
+def run_command(
+    invocation: Invocation,
+    session: str | None,
+    due: bool,
+    threshold: int | None,
+    limit: int | None,
+    from_ref: str | None,
+    through_ref: str | None,
+    dry_run: bool,
+    **options: Any,
+) -> int:
+    """Let a model explore a session and stage candidates with their evidence.
+
+    From where extraction came to, or from a range. Exits with 0 for staged and no_candidates, 4
+    for incomplete, 1 for failed.
+    """
+    if due == (session is not None):
+        raise UsageError("one of SESSION and --due is needed", hint="name a session, or --due")
+    if session is not None:
+        if threshold is not None or limit is not None:
+            raise UsageError("--threshold and --limit go with --due", hint="leave them out")
+        return _run_one(invocation, session, from_ref, through_ref, dry_run, options)
+    if from_ref is not None or through_ref is not None:
+        raise UsageError("--from and --through go with SESSION", hint="leave them out")
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"limit is {limit}", hint="expected a whole number above 0")
+    return _run_due(invocation, threshold, limit, dry_run, options)
+
+
+# ---------------------------------------------------------------- one session
+
+
+def _run_one(
+    invocation: Invocation,
+    session: str,
+    from_ref: str | None,
+    through_ref: str | None,
+    dry_run: bool,
+    options: dict[str, Any],
+) -> int:
+    from sessiondex.features.extract.local import range_of
+
+    extractor = _extractor(invocation, is_read=dry_run)
+    capture = extractor.capture(session)
+    asked = range_of(capture, extractor.ledger, from_ref, through_ref)
+    if dry_run:
+        _show_request(invocation, extractor, capture, asked)
+        return 0
+    result = _extract(invocation, extractor, capture, asked, options)
+    if invocation.output.is_for_people:
+        _print_result(invocation, result)
+    else:
+        invocation.output.json(result.to_json())
+    return result.exit_code
+
+
+def _extractor(invocation: Invocation, *, is_read: bool = False) -> LocalExtractor:
+    """The extractor of the library; its state is closed at the end of the run."""
+    if invocation.option("fresh"):
+        invocation.refresh()
+    library = invocation.library  # before its folder is written to: there must be one
+    with extra("extract"):
+        from sessiondex.features.extract.local import LocalExtractor
+    return LocalExtractor(
+        folder=invocation.library_path,
+        library=library,
+        state=invocation.opened.enter_context(state_of(invocation, is_read=is_read)),
+        now=invocation.surroundings.now,
+        loop=loop_host(invocation),
+        on_fault=report_fault,
+    )
+
+
+def _extract(
+    invocation: Invocation,
+    extractor: LocalExtractor,
+    capture: Capture,
+    asked: RunRange | None,
+    options: dict[str, Any],
+) -> ExtractResult:
+    """One run with a model of its own; Ctrl-C and SIGTERM end it as cancelled."""
+    budgets = asked_budgets(
+        max_turns=options["max_turns"],
+        max_tokens=options["max_tokens"],
+        max_seconds=options["max_seconds"],
+    )
+    with extra("extract"):
+        model = open_cli_model(invocation, options["model"], options["base_url"])
+    with live_line(invocation) as progress:
+        extraction = extractor.extraction(
+            capture, model, model_name=options["model"], run_range=asked, budgets=budgets,
+            on_progress=lambda meter, staged: progress(meter, staged),
+        )  # fmt: skip
+
+        async def run() -> ExtractResult:
+            async with model:
+                return await extraction.run_async()
+
+        with _cancelled_by_sigterm(extraction.cancel):
+            return asyncio.run(run())
+
+
+@contextmanager
+def _cancelled_by_sigterm(cancel: Any) -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: cancel())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show_request(
+    invocation: Invocation, extractor: LocalExtractor, capture: Capture, asked: RunRange | None
+) -> None:
+    """What a run would begin with."""
+    from sessiondex.features.extract.first_message import first_message
+    from sessiondex.features.extract.prompt import extract_prompt
+    from sessiondex.features.extract.runner import checked_range
+    from sessiondex.features.extract.shown import TOOLS
+
+    output, prompt = invocation.output, extract_prompt()
+    run_range = checked_range(capture, extractor.ledger.done_records(capture), asked)
+    message = first_message(capture, run_range)
+    if not output.is_for_people:
+        output.json({
+            "session": capture.session,
+            "capture": capture.token,
+            "range": list(run_range),
+            "tools": [tool.name for tool in TOOLS],
+            "prompt_digest": prompt.digest,
+            "first_message": message.text,
+            "first_message_bytes": len(message.text.encode()),
+        })  # fmt: skip
+        return
+    output.line(printable(message.text))
+    output.message(
+        f"dry run: records {run_range.first} to {run_range.last},"
+        f" {byte_size(len(message.text.encode()))} in the first message,"
+        f" prompt {prompt.digest}, {len(TOOLS)} tools; no model was asked"
+    )
+
+
+def _print_result(invocation: Invocation, result: ExtractResult) -> None:
+    output, report = invocation.output, result.report
+    said = result.outcome if result.outcome != "incomplete" else f"incomplete({result.reason})"
+    output.line(output.styled(said, "head"))
+    if result.outcome in ("no_candidates", "failed") and result.reason:
+        output.line(printable(result.reason))
+    if result.detail:
+        output.line(printable(result.detail))
+    rows = [
+        ("staged", str(len(result.staged))),
+        ("records", f"{report.range[0]} to {report.range[1]}"),
+        ("extracted up to", f"{report.pointer_records} ({report.pointer_reason})"),
+        ("model", printable(report.model)),
+        ("prompt", report.prompt_digest),
+        ("turns", str(report.turns)),
+        ("calls", f"{report.calls}, {report.refused_calls} of them refused"),
+        ("shown", byte_size(report.shown_bytes)),
+        ("user messages shown", f"{report.shown_user_entries} of {report.user_entries}"),
+        ("tokens", f"{report.input_tokens} in, {report.output_tokens} out"),
+        ("seconds", f"{report.seconds:.1f}"),
+        ("run", report.run_id + (" (taken over)" if report.is_adopted else "")),
+    ]
+    if report.unseen_refs:
+        rows.append(("staged unseen", ", ".join(report.unseen_refs)))
+    output.table([Column("what"), Column("value", "wrap")], rows)
+    for id in result.staged:
+        output.line(id)
+    if result.staged:
+        output.message("see 'sessiondex staging list'")
+
+
+# ---------------------------------------------------------------- what is due
+
+
+def _run_due(
+    invocation: Invocation,
+    threshold: int | None,
+    limit: int | None,
+    dry_run: bool,
+    options: dict[str, Any],
+) -> int:
+    from sessiondex.features.extract.policy import ExtractPolicy
+
+    policy = ExtractPolicy() if threshold is None else ExtractPolicy(threshold_tokens=threshold)
+    extractor = _extractor(invocation, is_read=dry_run)
+    output = invocation.output
+    skipped: Counter[str] = Counter()
+    ended: list[dict[str, Any]] = []
+    code = 0
+    for each in extractor.due(policy, keep=not dry_run):
+        if not each.decision.is_due:
+            skipped[each.decision.reason] += 1
+            continue
+        if limit is not None and len(ended) >= limit:
+            skipped["limit"] += 1
+            continue
+        session, tokens = each.capture.session, each.decision.growth_tokens
+        if dry_run:
+            ended.append({"session": session, "outcome": "due", "growth_tokens": tokens})
+            if output.is_for_people:
+                output.line(columns((printable(session), f"due: {count_of(tokens, 'token')}")))
+            continue
+        try:
+            result = _extract(invocation, extractor, each.capture, None, options)
+        except Busy as error:
+            skipped["leased"] += 1
+            output.message(printable(str(error)))
+            continue
+        ended.append({"session": session, "growth_tokens": tokens} | result.to_json())
+        code = _worse(code, result.exit_code)
+        if output.is_for_people:
+            said = result.outcome + (f"({result.reason})" if result.outcome == "incomplete" else "")
+            output.line(columns((printable(session), said, f"{len(result.staged)} staged")))
+        if result.reason == "cancelled":
+            break
+    if output.is_for_people:
+        why = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+        output.message(f"{count_of(len(ended), 'session')}; skipped: {why or 'none'}")
+    else:
+        output.json({"runs": ended, "skipped": dict(sorted(skipped.items()))})
+    return code
+
+
+def _worse(code: int, other: int) -> int:
+    """Failed before incomplete before a normal end."""
+    return max((code, other), key=(0, 4, 1).index)
+
+
+# ---------------------------------------------------------------- status
+
+
+@extract_command.command("status")
+@click.argument("session", required=False, metavar="[SESSION]")
+@shared_options
+@pass_invocation
+def status_command(invocation: Invocation, session: str | None) -> None:
+    """Show how far each session is extracted, how the last run ended, and why none runs.
+
+    Of one session, or of every one that was extracted from or decided about.
+    """
+    output = invocation.output
+    extractor = _extractor(invocation, is_read=True)
+    now = extractor.now_ms()
+    found = list(extractor.status(session))
+    if not output.is_for_people:
+        output.json({"sessions": [each.to_json(now=now) for each in found]})
+        return
+    if not found:
+        output.message("nothing was extracted and nothing was decided yet: see 'extract --due'")
+        return
+    zone = invocation.surroundings.zone
+
+    def when(moment: int) -> str:
+        from sessiondex.query.times import format_time
+
+        return local_time(format_time(moment), zone)
+
+    output.table(
+        [
+            Column("session"), Column("extracted"), Column("last run"), Column("staged"),
+            Column("when"), Column("why none runs", "wrap"),
+        ],
+        [
+            (
+                printable(each.session),
+                _extracted(each),
+                _last_outcome(each),
+                str(each.last_run.staged_count) if each.last_run else "",
+                when(each.last_run.ended) if each.last_run else "",
+                _why(each, now),
+            )
+            for each in found
+        ],
+    )  # fmt: skip
+
+
+def _extracted(status: SessionStatus) -> str:
+    if status.done is None:
+        return "not in the library"
+    return f"{status.done.records} of {status.record_count} records"
+
+
+def _last_outcome(status: SessionStatus) -> str:
+    run = status.last_run
+    if run is None:
+        return "never"
+    return f"{run.outcome}({run.reason})" if run.reason else run.outcome
+
+
+def _why(status: SessionStatus, now: int) -> str:
+    from sessiondex.features.extract.policy import sentence_of
+
+    if status.lease is not None and status.lease.is_live(now):
+        return f"run {status.lease.run_id} of {status.lease.holder} works on it"
+    if status.decision is None:
+        return "nobody has asked yet: see 'extract --due'"
+    return sentence_of(status.decision.reason)

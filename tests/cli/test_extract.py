@@ -1,0 +1,262 @@
+"""`extract`, `extract status` and `staging export`, against a provider on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from sessiondex.cli.demo_sessions import write_demo_sessions
+from sessiondex.features.extract.policy import REASONS, sentence_of
+from sessiondex.features.staging.folder import StagingFolder
+from sessiondex.features.staging.record import parse_record
+from tests.cli.conftest import NOW, CommandLine
+from tests.features.loop.wire_server import Answer, Call, Fault, WireServer
+
+CODEX = "019d3f10-7a2b-7c44-8e55-0b1e2d3c4f05"
+STAGE = Call(
+    "StageMemoryCandidate",
+    {
+        "kind": "lesson", "claim": "The feed repeats tides.", "why_useful": "Look for duplicates.",
+        "entry_refs": ["E4"],
+    },
+)  # fmt: skip
+FINISH = Call("FinishMemoryExtraction", {"staged_count": 1})
+NOTHING = Call(
+    "FinishMemoryExtraction", {"staged_count": 0, "no_candidates_reason": "only work was done"}
+)
+STAGED = (Answer(calls=[Call("ReadEntry", {"entry_ref": "E4"})]), Answer(calls=[STAGE, FINISH]))
+
+Serve = Callable[[Sequence[Answer | Fault]], WireServer]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Starts a provider and names it in the environment, as a user would."""
+    servers: list[WireServer] = []
+
+    def start(said: Sequence[Answer | Fault]) -> WireServer:
+        server = WireServer(said)
+        servers.append(server)
+        monkeypatch.setenv("SESSIONDEX_WORKER_MODEL", "openai-chat:tester")
+        monkeypatch.setenv("SESSIONDEX_BASE_URL", server.base_url("openai-chat"))
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def settled(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> CommandLine:
+    """Command lines against demo sessions that were written long ago."""
+    home = tmp_path / "settled"
+    write_demo_sessions(home)
+    for path in home.rglob("*"):
+        os.utime(path, (NOW.timestamp() - 3600,) * 2)
+    monkeypatch.setenv("SESSIONDEX_LIBRARY", str(tmp_path / "library"))
+    assert command_line("index", str(home)).code == 0
+    return command_line
+
+
+def test_a_session_is_extracted_from_and_its_report_printed(
+    own: CommandLine, serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(STAGED)
+    ended = own("extract", CODEX)
+    assert ended.code == 0, ended.err
+    assert ended.lines[0] == "staged"
+    (record,) = StagingFolder(tmp_path / "library" / "staging").waiting().records
+    assert record.id in ended.lines and record.claim == "The feed repeats tides."
+    assert "openai-chat:tester" in ended.out and len(server.received) == 2
+
+
+def test_the_report_as_json_has_outcome_reason_ids_and_report(
+    own: CommandLine, serve: Serve
+) -> None:
+    serve(STAGED)
+    ended = own("extract", "run", CODEX, "--json")
+    assert ended.code == 0
+    value = ended.json
+    assert (value["outcome"], value["reason"], len(value["staged"])) == ("staged", "", 1)
+    report = value["report"]
+    assert report["session"] == CODEX and report["model"] == "openai-chat:tester"
+    assert report["pointer_moved"] and report["unseen_refs"] == []
+    assert 0 < report["user_share"] <= 1
+    assert not ended.err
+
+
+def test_no_candidates_is_a_normal_end(own: CommandLine, serve: Serve) -> None:
+    serve([Answer(calls=[NOTHING])])
+    ended = own("extract", CODEX)
+    assert ended.code == 0 and ended.lines[:2] == ["no_candidates", "only work was done"]
+
+
+def test_an_incomplete_run_exits_with_4_and_the_next_goes_on(
+    own: CommandLine, serve: Serve
+) -> None:
+    serve([Answer(calls=[STAGE]), *[Answer("hm")] * 3])
+    ended = own("extract", CODEX)
+    assert (ended.code, ended.lines[0]) == (4, "incomplete(protocol)")
+    serve([Answer(calls=[STAGE, FINISH])])
+    value = own("extract", CODEX, "--json").json
+    assert value["outcome"] == "staged" and len(value["staged"]) == 1
+    assert value["report"]["is_adopted"]
+    assert len(own("staging", "list", "--json").json["records"]) == 1
+
+
+def test_a_session_without_growth_is_refused_and_a_range_is_taken(
+    own: CommandLine, serve: Serve
+) -> None:
+    serve([Answer(calls=[NOTHING])])
+    assert own("extract", CODEX).code == 0
+    ended = own("extract", CODEX)
+    assert ended.code == 2 and "nothing was added" in ended.err
+    server = serve([Answer(calls=[NOTHING])])
+    value = own("extract", CODEX, "--from", "E3", "--through", "E5", "--json").json
+    assert value["report"]["range"] == [3, 5] and not value["report"]["pointer_moved"]
+    assert "E00000003 to E00000005" in server.received[0].messages[0].text
+
+
+def test_a_dry_run_asks_no_model_and_writes_nothing(own: CommandLine, tmp_path: Path) -> None:
+    before = sorted(path.name for path in (tmp_path / "library").iterdir())
+    ended = own("extract", CODEX, "--dry-run")
+    assert ended.code == 0 and "no model was asked" in ended.err
+    assert ended.lines[0].startswith("The session to extract from")
+    value = own("extract", CODEX, "--dry-run", "--json").json
+    assert len(value["tools"]) == 5 and value["first_message_bytes"] <= 24 * 1024
+    assert sorted(path.name for path in (tmp_path / "library").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["extract", "run"], 2, "one of SESSION and --due"),
+        (["extract", CODEX, "--due"], 2, "one of SESSION and --due"),
+        (["extract", CODEX, "--threshold", "5"], 2, "go with --due"),
+        (["extract", "--due", "--from", "E1"], 2, "go with SESSION"),
+        (["extract", "--due", "--limit", "0"], 2, "limit is 0"),
+        (["extract", "--due", "--threshold", "-1"], 2, "negative"),
+        (["extract", CODEX], 2, "no model was named"),
+        (["extract", CODEX, "--model", "nonsense"], 2, "unknown model"),
+        (["extract", CODEX, "--model", "openai-chat:x", "--base-url", "ftp://x"], 2, "base URL"),
+        (["extract", "no-such-session", "--model", "openai-chat:x"], 3, "no session"),
+        (["extract", CODEX, "--from", "e1", "--model", "openai-chat:x"], 2, "E"),
+        (["extract", CODEX, "--from", "E999", "--model", "openai-chat:x"], 2, "no range"),
+        (["extract", "status", "no-such-session"], 3, "no session"),
+    ],
+)
+def test_bad_input_is_named(
+    own: CommandLine, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, said: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    ended = own(*words)
+    assert ended.code == code and said in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_without_a_library_nothing_is_made(command_line: CommandLine, tmp_path: Path) -> None:
+    ended = command_line("extract", CODEX, "--model", "openai-chat:x", "--base-url", "http://x")
+    assert ended.code == 3 and not (tmp_path / "data" / "sessiondex").exists()
+
+
+def test_what_is_due_is_extracted_once(settled: CommandLine, serve: Serve) -> None:
+    count = len(settled("sessions", "--all", "--json").json["sessions"])
+    serve([Answer(calls=[NOTHING])] * count)
+    ended = settled("extract", "--due", "--threshold", "1", "--json")
+    value = ended.json
+    assert ended.code == 0 and value["runs"]
+    assert all(run["outcome"] == "no_candidates" for run in value["runs"])
+    assert len(value["runs"]) + sum(value["skipped"].values()) == count
+    again = settled("extract", "--due", "--threshold", "1", "--json").json
+    assert again["runs"] == [] and again["skipped"]["no_growth"] == len(value["runs"])
+
+
+def test_due_with_a_limit_and_dry_counts_what_it_leaves(settled: CommandLine) -> None:
+    value = settled("extract", "--due", "--threshold", "1", "--limit", "1", "--dry-run", "--json").json
+    assert len(value["runs"]) == 1 and value["skipped"]["limit"] >= 1
+    assert settled("extract", "status", "--json").json == {"sessions": []}  # nothing was recorded
+
+
+def test_a_threshold_that_nothing_reaches_skips_with_the_reason(own: CommandLine) -> None:
+    ended = own("extract", "--due", "--json")
+    assert ended.code == 0 and set(ended.json["skipped"]) <= set(REASONS)
+    assert ended.json["skipped"]["below_threshold"] > 0
+    status = own("extract", "status", "--json").json["sessions"]
+    assert {each["decision"]["reason"] for each in status} == set(ended.json["skipped"])
+
+
+def test_due_exits_with_the_worst_of_its_runs(settled: CommandLine, serve: Serve) -> None:
+    serve([Answer(calls=[NOTHING]), *[Fault.rejected()] * 20])
+    ended = settled("extract", "--due", "--threshold", "1", "--json")
+    assert ended.code == 4
+    assert [run["outcome"] for run in ended.json["runs"]][:2] == ["no_candidates", "incomplete"]
+
+
+def test_status_says_how_far_how_it_ended_and_why_nothing_runs(
+    own: CommandLine, serve: Serve
+) -> None:
+    assert "nothing was extracted" in own("extract", "status").err
+    serve([Answer(calls=[NOTHING])])
+    own("extract", CODEX)
+    own("extract", "--due")
+    (status,) = own("extract", "status", CODEX, "--json").json["sessions"]
+    assert status["extracted_records"] == status["records"] > 0
+    assert status["last_run"]["outcome"] == "no_candidates" and status["running"] is None
+    assert status["decision"]["reason"] == "no_growth"
+    table = own("extract", "status", CODEX).out
+    assert "no_candidates" in table and sentence_of("no_growth") in table
+
+
+def test_a_forgotten_session_stays_in_the_status(own: CommandLine, serve: Serve) -> None:
+    serve([Answer(calls=[NOTHING])])
+    own("extract", CODEX)
+    assert own("forget", CODEX).code == 0
+    (status,) = own("extract", "status", CODEX, "--json").json["sessions"]
+    assert status["records"] is None and status["last_run"]["outcome"] == "no_candidates"
+    assert "not in the library" in own("extract", "status").out
+
+
+def test_the_state_and_the_audit_hold_no_text_of_session_or_model(
+    own: CommandLine, serve: Serve, tmp_path: Path
+) -> None:
+    serve([Answer("the words zanzibar", calls=[STAGE, FINISH])])
+    own("extract", CODEX)
+    written = b"".join(path.read_bytes() for path in (tmp_path / "library").glob("state.sqlite3*"))
+    assert CODEX.encode() in written
+    for text in (b"zanzibar", b"repeats tides", b"tide"):
+        assert text not in written
+
+
+def test_export_writes_whole_records_one_a_line(
+    own: CommandLine, serve: Serve, tmp_path: Path
+) -> None:
+    serve(STAGED)
+    run_id = own("extract", CODEX, "--json").json["report"]["run_id"]
+    lines = own("staging", "export").lines
+    record = parse_record(lines[0].encode())
+    assert len(lines) == 1 and record.extract_run_id == run_id
+    assert own("staging", "export", "--run", run_id).lines == lines
+    assert own("staging", "export", "--run", "other").lines == []
+    assert own("staging", "export", "--closed").lines == []
+    target = tmp_path / "records.jsonl"
+    ended = own("staging", "export", "--output", str(target), "--json")
+    assert ended.json == {"records": 1, "file": str(target)}
+    assert target.read_text().splitlines() == lines
+    own("staging", "close", record.id, "applied", "--reason", "kept")
+    assert own("staging", "export").lines == []
+    closed = json.loads(own("staging", "export", "--closed").lines[0])
+    assert closed["extensions"]["resolution"]["outcome"] == "applied"
+
+
+def test_export_says_what_it_could_not_read(own: CommandLine, serve: Serve, tmp_path: Path) -> None:
+    serve(STAGED)
+    own("extract", CODEX)
+    (tmp_path / "library" / "staging" / "old.json").write_text("{}")
+    ended = own("staging", "export")
+    assert ended.code == 4 and len(ended.lines) == 1 and "old.json" in ended.err
