@@ -178,7 +178,9 @@ def test_what_is_due_is_extracted_once(settled: CommandLine, serve: Serve) -> No
 
 
 def test_due_with_a_limit_and_dry_counts_what_it_leaves(settled: CommandLine) -> None:
-    value = settled("extract", "--due", "--threshold", "1", "--limit", "1", "--dry-run", "--json").json
+    value = settled(
+        "extract", "--due", "--threshold", "1", "--limit", "1", "--dry-run", "--json"
+    ).json
     assert len(value["runs"]) == 1 and value["skipped"]["limit"] >= 1
     assert settled("extract", "status", "--json").json == {"sessions": []}  # nothing was recorded
 

@@ -227,15 +227,16 @@ class Extraction:
             outcome = "staged" if finished.staged_count else "no_candidates"
             ending = _Ending(outcome, reason, "")
             move = self._pointer_move(work)
-            report = self._report(work, move)
-            work.keeper.guard(
+            facts = _facts(self._report(work, move))
+            row = work.keeper.guard(
                 lambda lease, now: self._host.ledger.seal(
                     lease, outcome=outcome, staged_count=finished.staged_count,
-                    pointer=move.moved, pointer_reason=move.reason, now=now,
-                    facts=_facts(report),
+                    pointer=move.moved, pointer_reason=move.reason, now=now, facts=facts,
                 )
             )  # fmt: skip
-            work.move = move
+            records = work.done.records if row.pointer_records is None else row.pointer_records
+            moved = None if row.pointer_records is None else move.moved
+            work.move = _PointerMove(records, moved, row.pointer_reason)
         self._sealed = ending
 
     def _doubts(self) -> str:

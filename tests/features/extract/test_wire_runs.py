@@ -104,9 +104,7 @@ def test_malformed_arguments_come_back_as_an_error_of_the_call(world: World, wir
     ],
     ids=lambda fault: fault.kind,
 )  # fmt: skip
-def test_a_fault_that_passes_costs_nothing_but_time(
-    world: World, wire: Wire, fault: Fault
-) -> None:
+def test_a_fault_that_passes_costs_nothing_but_time(world: World, wire: Wire, fault: Fault) -> None:
     result, server = run(world, wire, [fault, Answer(calls=[STAGE, FINISH])])
     assert result.outcome == "staged" and world.claims() == [CLAIM]
     assert len(server.received) == 2 and len(world.clock.slept) == 1
