@@ -72,7 +72,7 @@ class ExtractLedger:
         self,
         capture: Capture,
         *,
-        first: int,
+        first: int | None,
         last: int,
         run_id: str,
         holder: str,
@@ -81,20 +81,24 @@ class ExtractLedger:
     ) -> Begun:
         """Takes the lease of a session for the records `first` to `last` of a committed capture.
 
-        `run_id` is a fresh id. A lease that expired unsealed, or whose run gave up, is taken over
-        with its run id while the session still begins with what that run read. The run then
-        covers the records of both where the ranges overlap or adjoin, since what it staged
-        cites its own range and stays true in a wider one; where a gap lies between, it covers
-        the old range alone, and the range that was asked for is left to a next run. Where the
-        session no longer begins so, the old run is closed as cancelled, its records stay, and
-        the run is a new one.
+        `first` is None for a run that goes on where extraction came to. That is looked up in the
+        transaction that takes the lease: what another run extracted just before is not extracted
+        again. `run_id` is a fresh id.
+
+        A lease that expired unsealed, or whose run gave up, is taken over with its run id while
+        the session still begins with what that run read. The run then covers the records of both
+        where the ranges overlap or adjoin, since what it staged cites its own range and stays
+        true in a wider one; where a gap lies between, it covers the old range alone, and the
+        range that was asked for is left to a next run. Where the session no longer begins so, the
+        old run is closed as cancelled, its records stay, and the run is a new one.
 
         Raises:
             Busy: another run works on the session; names it and when its lease expires.
-            InvalidArgument: the range is none of the capture, the capture holds what is not
-                committed, or the run id was used before.
+            InvalidArgument: nothing was added since the last run (`first` None), the range is
+                none of the capture, the capture holds what is not committed, or the run id was
+                used before.
         """
-        _check_range(capture, first, last)
+        _check_range(capture, 0 if first is None else first, last)
         checked_name(run_id, "run id")
         checked_name(holder, "holder")
         session = capture.session
@@ -111,9 +115,15 @@ class ExtractLedger:
                     continue
                 if found is not None and found.is_live(now):
                     raise _busy(found)
+                start = done if first is None else first
+                if start > last:
+                    raise InvalidArgument(
+                        "nothing was added to the session since it was last extracted from",
+                        hint="name a range to extract from it again",
+                    )
                 if found is not None and is_same:
                     lease = _adopted(
-                        found, capture, first=first, last=last, done=done, holder=holder,
+                        found, capture, first=start, last=last, done=done, holder=holder,
                         expires=now + lease_ms,
                     )  # fmt: skip
                     action = "extract.adopt"
@@ -125,7 +135,7 @@ class ExtractLedger:
                         "SELECT max(fence) FROM extract_runs WHERE session=?", (session,)
                     ).fetchone()[0]
                     lease = Lease(
-                        session, run_id, holder, (fence or 0) + 1, capture.token, first, last,
+                        session, run_id, holder, (fence or 0) + 1, capture.token, start, last,
                         done, now, now + lease_ms,
                     )  # fmt: skip
                     action = "extract.begin"

@@ -175,6 +175,36 @@ def test_of_many_threads_one_adopts_an_expired_run(tmp_path: Path) -> None:
     assert sorted(results, key=str) == [(True, "r1", 2), *["told"] * 5]
 
 
+def test_a_run_can_go_on_where_extraction_came_to(ledger: ExtractLedger) -> None:
+    begun = begin(ledger, capture_of(6), first=None, last=3)
+    assert (begun.lease.first, begun.lease.last) == (0, 3)
+    seal(ledger, begun.lease, capture_of(6))
+    assert begin(ledger, capture_of(6), "r2", first=None).lease.first == 4
+
+
+def test_a_run_that_goes_on_begins_behind_what_another_one_extracted_just_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with State.beside(tmp_path) as state, State.beside(tmp_path) as other:
+        ledger, rival = ExtractLedger(state), ExtractLedger(other)
+        transaction = state.transaction
+
+        def overtaken(last: int, run: str) -> Any:
+            monkeypatch.setattr(state, "transaction", transaction)
+            extracted(rival, capture_of(6), run, first=None, last=last)
+            return transaction()
+
+        monkeypatch.setattr(state, "transaction", lambda: overtaken(2, "rival"))
+        late = begin(ledger, capture_of(6), "late", first=None).lease
+        assert (late.first, late.last, late.done) == (3, 5, 3)
+        ledger.end(late, outcome="incomplete", reason="deadline", staged_count=0, now=1_000)
+        monkeypatch.setattr(state, "transaction", lambda: overtaken(5, "rival-2"))
+        with pytest.raises(InvalidArgument, match="nothing was added"):
+            begin(ledger, capture_of(6), "later", first=None)
+        assert ledger.lease("s") is None
+        assert [run.run_id for run in ledger.runs()] == ["late", "late", "rival"]
+
+
 @pytest.mark.parametrize(("first", "last"), [(-1, 2), (0, 3), (2, 1)])
 def test_a_range_outside_the_capture_is_refused(
     ledger: ExtractLedger, first: int, last: int
