@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,6 +24,7 @@ from sessiondex.cli.modeling import (
     open_cli_model,
 )
 from sessiondex.cli.options import (
+    all_option,
     fresh_option,
     option,
     pass_invocation,
@@ -310,22 +312,31 @@ def _worse(code: int, other: int) -> int:
 
 @extract_command.command("status")
 @click.argument("session", required=False, metavar="[SESSION]")
+@option("--limit", type=int, default=20, metavar="N", help="Most sessions to show (20).")
+@all_option
 @shared_options
 @pass_invocation
-def status_command(invocation: Invocation, session: str | None) -> None:
+def status_command(
+    invocation: Invocation, session: str | None, limit: int, everything: bool
+) -> None:
     """Show how far each session is extracted, how the last run ended, and why none runs.
 
-    Of one session, or of every one that was extracted from or decided about.
+    Of one session, or of the sessions of the library, the newest first.
     """
     output = invocation.output
+    if limit < 1:
+        raise InvalidArgument(f"limit is {limit}", hint="expected a whole number above 0")
     extractor = _extractor(invocation, is_read=True)
     now = extractor.now_ms()
-    found = list(extractor.status(session))
+    if session is not None:
+        found, has_more = [extractor.status(session)], False
+    else:
+        statuses = extractor.statuses()
+        found = list(statuses if everything else islice(statuses, limit))
+        has_more = next(statuses, None) is not None
     if not output.is_for_people:
-        output.json({"sessions": [each.to_json(now=now) for each in found]})
-        return
-    if not found:
-        output.message("nothing was extracted and nothing was decided yet: see 'extract --due'")
+        shown = [each.to_json(now=now) for each in found]
+        output.json({"sessions": shown, "has_more": has_more})
         return
     zone = invocation.surroundings.zone
 
@@ -351,6 +362,8 @@ def status_command(invocation: Invocation, session: str | None) -> None:
             for each in found
         ],
     )  # fmt: skip
+    if has_more:
+        output.message("more sessions follow: --limit, or --all")
 
 
 def _extracted(status: SessionStatus) -> str:
@@ -367,10 +380,10 @@ def _last_outcome(status: SessionStatus) -> str:
 
 
 def _why(status: SessionStatus, now: int) -> str:
-    from sessiondex.features.extract.policy import sentence_of
-
-    if status.lease is not None and status.lease.is_live(now):
+    if status.lease is not None and status.lease.is_live(now) and not status.lease.has_ended:
         return f"run {status.lease.run_id} of {status.lease.holder} works on it"
     if status.decision is None:
-        return "nobody has asked yet: see 'extract --due'"
-    return sentence_of(status.decision.reason)
+        return ""
+    if status.decision.is_due:
+        return "it is due: see 'extract --due'"
+    return status.decision.sentence

@@ -182,15 +182,16 @@ def test_due_with_a_limit_and_dry_counts_what_it_leaves(settled: CommandLine) ->
         "extract", "--due", "--threshold", "1", "--limit", "1", "--dry-run", "--json"
     ).json
     assert len(value["runs"]) == 1 and value["skipped"]["limit"] >= 1
-    assert settled("extract", "status", "--json").json == {"sessions": []}  # nothing was recorded
+    statuses = settled("extract", "status", "--all", "--json").json["sessions"]
+    assert not any(each["recorded_decision"] for each in statuses)
 
 
 def test_a_threshold_that_nothing_reaches_skips_with_the_reason(own: CommandLine) -> None:
     ended = own("extract", "--due", "--json")
     assert ended.code == 0 and set(ended.json["skipped"]) <= set(REASONS)
     assert ended.json["skipped"]["below_threshold"] > 0
-    status = own("extract", "status", "--json").json["sessions"]
-    assert {each["decision"]["reason"] for each in status} == set(ended.json["skipped"])
+    status = own("extract", "status", "--all", "--json").json["sessions"]
+    assert {each["recorded_decision"]["reason"] for each in status} == set(ended.json["skipped"])
 
 
 def test_due_exits_with_the_worst_of_its_runs(settled: CommandLine, serve: Serve) -> None:
@@ -203,10 +204,8 @@ def test_due_exits_with_the_worst_of_its_runs(settled: CommandLine, serve: Serve
 def test_status_says_how_far_how_it_ended_and_why_nothing_runs(
     own: CommandLine, serve: Serve
 ) -> None:
-    assert "nothing was extracted" in own("extract", "status").err
     serve([Answer(calls=[NOTHING])])
     own("extract", CODEX)
-    own("extract", "--due")
     (status,) = own("extract", "status", CODEX, "--json").json["sessions"]
     assert status["extracted_records"] == status["records"] > 0
     assert status["last_run"]["outcome"] == "no_candidates" and status["running"] is None
@@ -215,13 +214,22 @@ def test_status_says_how_far_how_it_ended_and_why_nothing_runs(
     assert "no_candidates" in table and sentence_of("no_growth") in table
 
 
+def test_status_shows_every_session_page_by_page(own: CommandLine) -> None:
+    count = len(own("sessions", "--all", "--json").json["sessions"])
+    whole = own("extract", "status", "--all", "--json").json
+    assert len(whole["sessions"]) == count and not whole["has_more"]
+    part = own("extract", "status", "--limit", "2", "--json").json
+    assert part == {"sessions": whole["sessions"][:2], "has_more": True}
+    assert "more sessions follow" in own("extract", "status", "--limit", "2").err
+
+
 def test_a_forgotten_session_stays_in_the_status(own: CommandLine, serve: Serve) -> None:
     serve([Answer(calls=[NOTHING])])
     own("extract", CODEX)
     assert own("forget", CODEX).code == 0
     (status,) = own("extract", "status", CODEX, "--json").json["sessions"]
     assert status["records"] is None and status["last_run"]["outcome"] == "no_candidates"
-    assert "not in the library" in own("extract", "status").out
+    assert "not in the library" in own("extract", "status", "--all").out
 
 
 def test_the_state_and_the_audit_hold_no_text_of_session_or_model(

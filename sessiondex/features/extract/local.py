@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,11 +56,14 @@ class SessionStatus(NamedTuple):
     done: Done | None
     last_run: RunRow | None
     lease: Lease | None
-    decision: DecisionRow | None
+    recorded: DecisionRow | None
+    """The last decision that a host recorded."""
+    decision: Decision | None
+    """What the policy says now, by the threshold of that decision; None as `record_count`."""
 
     def to_json(self, *, now: int) -> dict[str, Any]:
         """The status as JSON; `now` says whether the lease is live."""
-        run, lease, decision = self.last_run, self.lease, self.decision
+        run, lease, recorded, decision = self.last_run, self.lease, self.recorded, self.decision
         return {
             "session": self.session,
             "records": self.record_count,
@@ -69,8 +73,8 @@ class SessionStatus(NamedTuple):
             "running": None
             if lease is None or not lease.is_live(now)
             else {"run_id": lease.run_id, "holder": lease.holder, "expires": lease.expires},
-            "given_up": lease is not None and not lease.is_live(now),
             "decision": None if decision is None else decision._asdict(),
+            "recorded_decision": None if recorded is None else recorded._asdict(),
         }
 
 
@@ -166,39 +170,50 @@ class LocalExtractor:
 
     # ------------------------------------------------------------ status
 
-    def status(self, session: str | None = None) -> Iterator[SessionStatus]:
-        """How far one session is, or every session that the ledger knows.
+    def status(self, session: str) -> SessionStatus:
+        """How far one session is, by its id or what names it.
 
         Raises:
             NotFound: neither library nor ledger knows the session.
         """
         ledger = self.ledger
-        if session is not None:
-            yield self._status(ledger, self._resolved(ledger, session))
-            return
-        for each in ledger.sessions():
-            yield self._status(ledger, each)
-
-    def _resolved(self, ledger: ExtractLedger, session: str) -> str:
         try:
-            return self.library.snapshot().resolve(session)
+            return self._status(ledger, self.library.snapshot().resolve(session))
         except NotFound:
             if session not in ledger.sessions():
                 raise
-            return session
+            return self._status(ledger, session)
+
+    def statuses(self) -> Iterator[SessionStatus]:
+        """How far every session is: those of the library, the newest first, then those that only
+        the ledger knows. Each is looked at when it is asked for."""
+        ledger = self.ledger
+        gone = set(ledger.sessions())
+        for row in self.library.snapshot().rows():
+            gone.discard(row.session)
+            yield self._status(ledger, row.session)
+        for session in sorted(gone):
+            yield self._status(ledger, session)
 
     def _status(self, ledger: ExtractLedger, session: str) -> SessionStatus:
-        try:
-            capture = self.capture(session)
-        except NotFound:
-            capture = None
+        done = decision = count = None
+        recorded = ledger.decision(session)
+        with suppress(NotFound):  # forgotten; the ledger still knows it
+            capture, now = self.capture(session), self.now_ms()
+            policy = ExtractPolicy() if recorded is None else ExtractPolicy(recorded.threshold)
+            decision = policy.decide(
+                capture, ledger, now=now, has_ended=policy.has_ended(capture, now=now),
+                is_recorded=False,
+            )  # fmt: skip
+            done, count = ledger.done_records(capture), capture.record_count
         return SessionStatus(
             session=session,
-            record_count=None if capture is None else capture.record_count,
-            done=None if capture is None else ledger.done_records(capture),
+            record_count=count,
+            done=done,
             last_run=ledger.last_run(session),
             lease=ledger.lease(session),
-            decision=ledger.decision(session),
+            recorded=recorded,
+            decision=decision,
         )
 
 
