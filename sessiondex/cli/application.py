@@ -35,6 +35,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "check": ("library", "Look for damage in the library, and repair it."),
     "forget": ("library", "Remove every trace of sessions from the library."),
     "export": ("export", "Write entries as JSONL, Arrow, Parquet or Markdown."),
+    "compact": ("compact", "Summarize a session with a model, from bounded reads."),
     "tools": ("tools", "List the tools for models, show their schemas, call one."),
     "mcp": ("mcp", "Serve tools for models over MCP."),
     "observe": ("observe", "Observe sessions of other workers under the grants of an observer."),
