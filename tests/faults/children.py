@@ -33,9 +33,9 @@ class Ended(NamedTuple):
 class Children:
     """Starts children, which are forked from one server that has imported everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.faults.work") -> None:
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.work"],
+            [sys.executable, "-m", module],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -68,8 +68,8 @@ class Children:
 
 
 @contextmanager
-def children() -> Generator[Children]:
-    started = Children()
+def children(module: str = "tests.faults.work") -> Generator[Children]:
+    started = Children(module)
     try:
         yield started
     finally:

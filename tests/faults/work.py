@@ -188,7 +188,7 @@ def _say(line: object) -> None:
     sys.stdout.flush()
 
 
-def _serve() -> None:
+def serve() -> None:
     importlib.import_module("pyarrow.compute")  # loaded late, but a child may be another user
     for package in (sessiondex.indexer, sessiondex.query):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -222,4 +222,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         _say(json.dumps(perform(json.loads(sys.argv[1])), default=str))
     else:
-        _serve()
+        serve()
