@@ -143,9 +143,11 @@ class Extraction:
         done = ledger.done_records(self._capture)
         asked = checked_range(self._capture, done, self._asked_range)
         begun = ledger.begin(
-            self._capture, first=asked.first, last=asked.last, run_id=self._host.run_id,
-            holder=self._host.holder, now=now, lease_ms=self._lease_ms,
+            self._capture, first=None if self._asked_range is None else asked.first,
+            last=asked.last, run_id=self._host.run_id, holder=self._host.holder, now=now,
+            lease_ms=self._lease_ms,
         )  # fmt: skip
+        done = done._replace(records=begun.lease.done)  # another run may have come further
         keeper = LeaseKeeper(
             ledger, begun.lease, lease_ms=self._lease_ms, now_ms=self._host.now_ms,
             on_lost=self.cancel,
