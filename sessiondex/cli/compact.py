@@ -56,7 +56,9 @@ def compact_command(
     The model sees the latest messages and may search and read the session; nothing is written.
     Exits with 0 and the summary, 4 where the run came to no end, 1 where it failed.
     """
-    budgets = asked_budgets(max_turns=max_turns, max_tokens=max_tokens, max_seconds=max_seconds)
+    budgets = asked_budgets(
+        invocation, max_turns=max_turns, max_tokens=max_tokens, max_seconds=max_seconds
+    )
     opened = open_cli_model(invocation, model, base_url)
     capture = invocation.named(split_word(session)[0]).capture
     with extra("extract"):

@@ -23,6 +23,7 @@ from sessiondex.cli.modeling import (
     model_options,
     open_cli_model,
 )
+from sessiondex.cli.names import ref_in, split_word
 from sessiondex.cli.options import (
     all_option,
     fresh_option,
@@ -117,8 +118,8 @@ def _run_one(
     from sessiondex.features.extract.local import range_of
 
     extractor = _extractor(invocation, is_read=dry_run)
-    capture = extractor.capture(session)
-    asked = range_of(capture, extractor.ledger, from_ref, through_ref)
+    capture = extractor.capture(split_word(session)[0])
+    asked = range_of(capture, extractor.ledger, ref_in(from_ref), ref_in(through_ref))
     if dry_run:
         _show_request(invocation, extractor, capture, asked)
         return 0
@@ -156,6 +157,7 @@ def _extract(
 ) -> ExtractResult:
     """One run with a model of its own; Ctrl-C and SIGTERM end it as cancelled."""
     budgets = asked_budgets(
+        invocation,
         max_turns=options["max_turns"],
         max_tokens=options["max_tokens"],
         max_seconds=options["max_seconds"],
@@ -329,7 +331,7 @@ def status_command(
     extractor = _extractor(invocation, is_read=True)
     now = extractor.now_ms()
     if session is not None:
-        found, has_more = [extractor.status(session)], False
+        found, has_more = [extractor.status(split_word(session)[0])], False
     else:
         statuses = extractor.statuses()
         found = list(statuses if everything else islice(statuses, limit))

@@ -58,16 +58,28 @@ def open_cli_model(invocation: Invocation, model: str | None, base_url: str | No
 
 
 def asked_budgets(
-    *, max_turns: int | None, max_tokens: int | None, max_seconds: int | None
+    invocation: Invocation,
+    *,
+    max_turns: int | None,
+    max_tokens: int | None,
+    max_seconds: int | None,
 ) -> Budgets:
-    """What a run may use.
+    """What a run may use; a number above its maximum becomes the maximum, and a note says so.
 
     Raises:
         InvalidArgument: a number below 1.
     """
     from sessiondex.features.loop.budget import Budgets
 
-    return Budgets.of(turns=max_turns, tokens=max_tokens, seconds=max_seconds)
+    asked = {"turns": max_turns, "tokens": max_tokens, "seconds": max_seconds}
+    budgets = Budgets.of(**asked)
+    for name, value in asked.items():
+        served = getattr(budgets, name)
+        if value is not None and value > served:
+            invocation.output.message(
+                f"note: --max-{name} {value} is more than {served}; {served} are used"
+            )
+    return budgets
 
 
 def loop_host(

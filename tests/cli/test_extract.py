@@ -270,3 +270,10 @@ def test_export_says_what_it_could_not_read(own: CommandLine, serve: Serve, tmp_
     (tmp_path / "library" / "staging" / "old.json").write_text("{}")
     ended = own("staging", "export")
     assert ended.code == 4 and len(ended.lines) == 1 and "old.json" in ended.err
+
+
+def test_a_budget_above_its_maximum_is_clamped_and_said(own: CommandLine, serve: Serve) -> None:
+    serve([Answer(calls=[NOTHING])])
+    ended = own("extract", f"{CODEX}:E4", "--max-turns", "100000")
+    assert ended.code == 0 and "--max-turns 100000 is more than 200" in ended.err
+    assert own("extract", CODEX, "--max-turns", "0").code == 2
