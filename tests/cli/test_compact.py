@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pydantic_ai.models
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
 from sessiondex.features.loop import models
+from tests.features.loop.wire_server import LOOPBACK_ENVIRONMENT, Fault, WireServer
 from tests.features.made_models import Script, call
 
 from .conftest import CommandLine
@@ -18,6 +25,11 @@ from .conftest import CommandLine
 CODEX = "019d3f10-7a2b-7c44-8e55-0b1e2d3c4f05"
 
 Give = Callable[..., Script]
+
+
+@pytest.fixture(autouse=True)
+def no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
 
 
 @pytest.fixture
@@ -164,6 +176,23 @@ def test_without_the_extra_it_says_how_to_install_it(
     ended = demo(*WORDS)
     assert ended.code == 1
     assert "pip install 'sessiondex[extract]'" in ended.err
+
+
+def test_an_interrupt_ends_the_run_and_says_so(demo_library: Path) -> None:
+    with WireServer([Fault.hang(threading.Event())]) as server:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sessiondex", *WORDS, "--base-url",
+             server.base_url("openai-chat")],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **LOOPBACK_ENVIRONMENT, "SESSIONDEX_LIBRARY": str(demo_library)},
+            # Where the suite runs in the background, SIGINT is ignored, also by children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+        server.wait_for(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (4, "")
+    assert err.startswith("no summary: incomplete (cancelled: in turn 1)\n")
 
 
 # ---------------------------------------------------------------- the live line

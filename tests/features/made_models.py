@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pydantic_ai.models
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -22,8 +21,6 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from sessiondex.features.loop.loop import LoopHost
 from tests.features.made_workers import PATIENCE
-
-pydantic_ai.models.ALLOW_MODEL_REQUESTS = False
 
 Answer = (
     str | ToolCallPart | ModelResponsePart | Sequence[ModelResponsePart] | Exception

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pydantic_ai.models
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,10 +26,12 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import Model
 
 from sessiondex.errors import Busy, Damaged, Failed, Incomplete, InvalidArgument, NotFound
 from sessiondex.features import live_session, worker_journal
 from sessiondex.features.loop.budget import Budgets
+from sessiondex.features.loop.models import open_model
 from sessiondex.features.model_worker import ModelWorker, ModelWorkers, worker_session, worker_tools
 from sessiondex.features.providers import SpawnedSubWorkerObservationProvider
 from sessiondex.features.registry import Contribution, Registry
@@ -43,11 +46,17 @@ from sessiondex.indexer.library import Library
 from sessiondex.query.request import SearchRequest
 from sessiondex.query.search import search
 from tests.builders import Clock
+from tests.features.loop.wire_server import WIRES, Answer, Call, Wire, WireServer
 from tests.features.made_models import Script, call, held, loop_host, never, noted, results, told
 from tests.features.made_workers import PATIENCE
 from tests.query.made_sessions import SECRET
 
 SESSION = "the-session"
+
+
+@pytest.fixture(autouse=True)
+def no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
 
 
 class EchoInput(ToolInput):
@@ -72,7 +81,12 @@ def echo_registry(*_: Any) -> Registry:
 
 
 def worker_of(
-    root: Path, script: Script, *, is_restore: bool = False, session: str = SESSION, **options: Any
+    root: Path,
+    script: Script | Model,
+    *,
+    is_restore: bool = False,
+    session: str = SESSION,
+    **options: Any,
 ) -> ModelWorker:
     """A worker with the tool Echo and a log below a folder."""
     history: Any = ()
@@ -82,8 +96,9 @@ def worker_of(
     else:
         journal = WorkerJournal.begin(root, session, **given)
     options.setdefault("host", loop_host())
+    model = script.model if isinstance(script, Script) else script
     return ModelWorker(
-        script.model, echo_registry(), journal, instructions="Work.", history=history, **options
+        model, echo_registry(), journal, instructions="Work.", history=history, **options
     )
 
 
@@ -379,6 +394,32 @@ def test_a_committed_line_that_is_no_record_is_named(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:size] + bad)
         with pytest.raises(Damaged, match=f"byte {size}"):
             worker_of(tmp_path, Script(""), is_restore=True)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_turns_and_restoring_go_through_the_clients_of_providers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: Wire
+) -> None:
+    """Each turn has an event loop of its own, and a client that works in it."""
+    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", True)  # of loopback
+    server = WireServer([
+        Answer("Let me ask.", [Call("Echo", {"text": "a"}), Call("Echo", {"text": "b"})]),
+        Answer("a and b."), Answer("Second."), Answer("Third."),
+    ])  # fmt: skip
+    with server:
+
+        def begin(*, is_restore: bool = False) -> ModelWorker:
+            model = open_model(f"{wire}:any", base_url=server.base_url(wire), environ={})
+            return worker_of(tmp_path, model, is_restore=is_restore)
+
+        worker = begin()
+        worker.run_turn("one")
+        worker.run_turn("two")
+        restored = begin(is_restore=True)
+        restored.run_turn("three")
+    assert texts(restored.capture())[-5:] == ["a and b.", "two", "Second.", "three", "Third."]
+    before, after = (received.messages for received in server.received[2:])
+    assert after[: len(before)] == before
 
 
 # ---------------------------------------------------------------- kills and faults of the disk
