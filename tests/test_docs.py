@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from scripts.generate_docs import DOCS, rewritten
 from sessiondex.cli.application import cli
+from sessiondex.cli.demo_sessions import write_demo_sessions
 from sessiondex.cli.mcp import UNSERVED
 from sessiondex.features.catalogue import all_features
 
@@ -72,6 +75,17 @@ def test_every_client_has_a_configuration_that_starts_the_server(client: str) ->
     for server in servers:
         assert server["command"] == "sessiondex"
         assert parsed(server["args"]).command.name == "mcp"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_python_of_documents_runs(page: Path, tmp_path: Path) -> None:
+    write_demo_sessions(tmp_path / "home")
+    for body in blocks(page, "python"):
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", body], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.strip(), "an example prints what it is about"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
