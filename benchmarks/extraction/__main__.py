@@ -111,6 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for each in ranked(scores):
         report.row(**each.row())
     print(report.table())
+    for each in scores:
+        if each.unfinished:
+            print(f"{each.policy}: of {each.sessions} runs {each.unfinished}", file=sys.stderr)
     if options.document is not None:
         command = " ".join(("python -m benchmarks.extraction", *["--small"] * options.small))
         document = options.document.read_text(encoding="utf-8")

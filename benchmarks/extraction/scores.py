@@ -171,11 +171,17 @@ class PolicyScores:
             "superseded": self.verdicts["superseded"],
             "poisoned": self.verdicts["poisoned"],
             "noise": self.noise,
-            "right kind": _share(self.right_kinds, accepted),
-            "sound evidence": _share(self.sound, accepted),
+            "right kind": self.right_kinds / accepted if accepted else None,
+            "sound evidence": self.sound / accepted if accepted else None,
             "KiB/accepted": self.shown_bytes / 1024 / accepted if accepted else None,
             "users shown": _share(self.shown_user_entries, self.user_entries),
         }
+
+    @property
+    def unfinished(self) -> str:
+        """The runs that did not end as they should, by outcome; '' where all did."""
+        others = sorted(set(self.outcomes) - {"staged", "no_candidates"})
+        return ", ".join(f"{self.outcomes[name]} {name}" for name in others)
 
     def to_json(self) -> dict[str, Any]:
         """All that was counted."""

@@ -262,6 +262,19 @@ def test_staging_nothing_is_precise_only_where_nothing_was_planted(capture: Capt
     assert PolicyScores(policy="none", sessions=1).precision == 1
 
 
+def test_where_nothing_was_accepted_nothing_is_said_of_its_evidence(capture: Capture) -> None:
+    row = scored("none", capture).row()
+    assert (row["right kind"], row["sound evidence"], row["KiB/accepted"]) == (None, None, None)
+
+
+def test_runs_that_did_not_finish_are_named() -> None:
+    scores = PolicyScores(policy="some")
+    scores.outcomes.update({"staged": 2, "no_candidates": 1})
+    assert scores.unfinished == ""
+    scores.outcomes.update({"incomplete(provider)": 1, "failed": 2})
+    assert scores.unfinished == "2 failed, 1 incomplete(provider)"
+
+
 def test_the_table_is_sorted_by_precision_then_recall(capture: Capture) -> None:
     right = staged(capture, "E00000004")
     wrong = record("It always fails.", "E00000010")
