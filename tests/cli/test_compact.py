@@ -128,6 +128,13 @@ def test_the_model_is_opened_with_the_address_that_was_given(
     assert (opened["name"], opened["base_url"]) == ("anthropic:some", "http://127.0.0.1:9")
 
 
+def test_refs_that_a_model_made_up_are_told(demo: CommandLine, give: Give) -> None:
+    give(written("As the user said [E00000777]."))
+    ended = demo(*WORDS)
+    assert ended.code == 0
+    assert "note: cited and never shown: E00000777\n" in ended.err
+
+
 def test_control_characters_of_a_model_do_not_reach_the_terminal(
     demo: CommandLine, give: Give
 ) -> None:

@@ -380,6 +380,19 @@ def test_another_beginning_is_another_segment_and_the_last_one_is_restored(tmp_p
     assert texts(restored.capture()) == ["second life", "two"]
 
 
+def test_a_segment_never_takes_the_place_of_another_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        worker_of(tmp_path, Script(""))
+    (tmp_path / SESSION / "0001.jsonl").unlink()
+    assert worker_of(tmp_path, Script("")).capture().session == f"{SESSION}/0003"
+
+
+def test_a_log_that_cannot_be_read_is_no_empty_conversation(tmp_path: Path) -> None:
+    (tmp_path / SESSION / "0001.jsonl").mkdir(parents=True)
+    with pytest.raises(Failed, match="the session cannot be read"):
+        worker_of(tmp_path, Script(""), is_restore=True)
+
+
 @pytest.mark.parametrize("session", ["", "..", "a/b", "/abs", "x" * 101, "a\nb"])
 def test_a_session_is_named_by_one_plain_word(tmp_path: Path, session: str) -> None:
     with pytest.raises(InvalidArgument, match="cannot name a session"):
