@@ -28,6 +28,12 @@ def lines(message: FirstMessage) -> list[dict[str, object]]:
     return [json.loads(line) for line in message.text.splitlines() if line.startswith("{")]
 
 
+def users_of(message: FirstMessage) -> list[dict[str, object]]:
+    """The lines of user messages, bare ones too."""
+    entries = [line for line in lines(message)[1:] if "text" in line]
+    return [line for line in entries if line.get("kind", "user") == "user"]
+
+
 def numbers(message: FirstMessage) -> tuple[int, ...]:
     """What the message says that it left out: user messages, answers, other entries."""
     found = re.search(r"Left out: (\d+) user messages, (\d+) .* (\d+) tool", message.text)
@@ -61,7 +67,7 @@ def test_a_small_session_stands_in_it_whole() -> None:
 def test_every_real_user_message_stands_in_it_and_answers_thin_out_first() -> None:
     message = made(session(150))
     assert len(message.text.encode()) <= FIRST_MESSAGE.maximum
-    shown = [line for line in lines(message) if line.get("kind") == "user"]
+    shown = users_of(message)
     assert len(shown) == 150 and message.omitted_users == 0
     assert 0 < message.omitted_answers < 150
     assert numbers(message) == (0, message.omitted_answers, message.omitted_others)
@@ -69,14 +75,21 @@ def test_every_real_user_message_stands_in_it_and_answers_thin_out_first() -> No
 
 def test_long_user_messages_are_clipped_and_say_how_long_they_are() -> None:
     message = made(session(60, user_bytes=5_000))
-    shown = [line for line in lines(message) if line.get("kind") == "user"]
+    shown = users_of(message)
     assert len(shown) == 60 and all(int(str(line["total_bytes"])) > 4_900 for line in shown)
+    assert len(message.text.encode()) <= FIRST_MESSAGE.maximum
+
+
+def test_user_messages_go_before_index_and_answers() -> None:
+    message = made(session(330, user_bytes=200))
+    assert len(users_of(message)) == 330 and message.omitted_users == 0
+    assert "a line without a kind is a user message" in message.text
     assert len(message.text.encode()) <= FIRST_MESSAGE.maximum
 
 
 def test_where_not_even_their_beginnings_fit_user_messages_are_left_out_and_counted() -> None:
     message = made(session(2_000, tools=0))
-    shown = [line for line in lines(message) if line.get("kind") == "user"]
+    shown = users_of(message)
     assert len(shown) + message.omitted_users == 2_000 and message.omitted_users > 0
     refs = [str(line["entry_ref"]) for line in shown]
     assert refs[0] == "E00000000" and refs[-1] == str(EntryRef(3_998))
@@ -157,8 +170,7 @@ def test_it_keeps_its_bound_and_counts_what_it_leaves_out(parts: list[tuple[str,
     message = made(items)
     assert len(message.text.encode()) <= FIRST_MESSAGE.maximum
     shown = lines(message)[1:]
-    users = sum(line.get("kind") == "user" for line in shown)
-    assert users + message.omitted_users == len(message.real_users)
+    assert len(users_of(message)) + message.omitted_users == len(message.real_users)
     others = sum("label" in line for line in shown)
     assert others + message.omitted_others == counts.total - counts.user - counts.assistant
     answers = sum(line.get("kind") == "assistant" for line in shown)
