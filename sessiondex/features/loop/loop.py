@@ -8,13 +8,13 @@ by their class; nothing that a model says, and nothing that a provider does, rai
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from sessiondex.errors import InvalidArgument
+from sessiondex.features.loop.answers import cleaned, tokens
 from sessiondex.features.loop.budget import LimitReason, Meter
 from sessiondex.features.loop.models import ProviderFault, RetryPolicy
 from sessiondex.features.registry import Registry
@@ -30,9 +30,6 @@ EndReason = Literal["finished", "answered", "protocol", "provider", "cancelled"]
 
 REQUEST_SECONDS: Final = 180.0
 """How long one request may take before it counts as hanging."""
-
-TOKEN_BYTES: Final = 4
-"""Where a provider counts no tokens, they are taken as 4 bytes each."""
 
 _NUDGE: Final = (
     "That was text, and nobody reads it. Answer with calls of the tools; {finish} ends the run."
@@ -146,8 +143,8 @@ class ModelLoop:
             answer = await self._answer(meter)
             if isinstance(answer, LoopEnd):
                 return answer
+            meter.add_answer(*tokens(answer, self.messages))
             self._keep(answer)
-            meter.add_answer(*_tokens(answer, self.messages))
             self._host.on_progress(meter)
             calls = [part for part in answer.parts if isinstance(part, ToolCallPart)]
             if not all(call.tool_name and call.tool_call_id for call in calls):
@@ -212,7 +209,7 @@ class ModelLoop:
             attempt += 1
             answer = await self._ask(meter)
             if not isinstance(answer, ProviderFault):
-                return answer
+                return cleaned(answer)
             if meter.seconds_left <= 0:
                 return LoopEnd("deadline", "in a request")
             delay = self._host.retry.delay(attempt, answer, self._host.random)
@@ -265,23 +262,3 @@ class ModelLoop:
 def _used_up(finishing: Sequence[str]) -> InvalidArgument:
     hint = f"call {' or '.join(finishing)}" if finishing else "answer now"
     return InvalidArgument("what this run may use is used up, but for its end", hint=hint)
-
-
-def _tokens(answer: ModelResponse, messages: Sequence[ModelMessage]) -> tuple[int, int]:
-    """Tokens of the request and of the answer: the provider's numbers, else bytes / 4."""
-    usage = answer.usage
-    if usage.input_tokens or usage.output_tokens:
-        return usage.input_tokens, usage.output_tokens
-    return sum(_size(each) for each in messages[:-1]), _size(answer)
-
-
-def _size(message: ModelMessage) -> int:
-    """Tokens of a message by its bytes, rounded up."""
-    size = 0
-    for part in message.parts:
-        for text in (getattr(part, "content", None), getattr(part, "args", None)):
-            if isinstance(text, str):
-                size += len(text.encode("utf-8", "replace"))
-            elif text is not None:
-                size += len(json.dumps(text, default=str))
-    return -(-size // TOKEN_BYTES)

@@ -164,3 +164,13 @@ def test_an_answer_that_was_cut_short_is_no_end(world: World, wire: Wire) -> Non
     said = [Answer("I was about to", is_cut_short=True), Answer(calls=[NOTHING])]
     result, _ = run(world, wire, said, budgets=Budgets(turns=6))
     assert result.outcome == "no_candidates"
+
+
+@every_wire
+def test_lone_surrogates_of_a_model_break_nothing(world: World, wire: Wire) -> None:
+    broken = Call("SearchEntries", {"query": "a\ud800b"})
+    said = [Answer("so \ud800", calls=[broken]), Answer(calls=[STAGE, FINISH])]
+    result, server = run(world, wire, said)
+    assert result.outcome == "staged" and len(server.received) == 2
+    sent = server.received[1].messages[1]
+    assert "\ud800" not in sent.text and "\ud800" not in str(sent.calls[0].arguments)

@@ -1,0 +1,64 @@
+"""What a model answered, as it can be kept and sent back, and what it cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from sessiondex.model import clean_text
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponsePart
+
+TOKEN_BYTES: Final = 4
+"""Where a provider counts no tokens, they are taken as 4 bytes each."""
+
+
+def cleaned(answer: ModelResponse) -> ModelResponse:
+    """The answer without lone surrogates, which no request could carry back to its provider."""
+    parts = [_cleaned_part(part) for part in answer.parts]
+    return replace(answer, parts=parts)
+
+
+def _cleaned_part(part: ModelResponsePart) -> ModelResponsePart:
+    from pydantic_ai.messages import TextPart, ToolCallPart
+
+    if isinstance(part, TextPart):
+        return replace(part, content=clean_text(part.content))
+    if isinstance(part, ToolCallPart):
+        return replace(part, args=_cleaned(part.args))
+    return part
+
+
+def _cleaned(value: Any) -> Any:
+    """A JSON value with clean texts and names."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_cleaned(each) for each in cast(list[Any], value)]
+    if isinstance(value, dict):
+        named = cast(dict[Any, Any], value)
+        return {_cleaned(name): _cleaned(each) for name, each in named.items()}
+    return value
+
+
+def tokens(answer: ModelResponse, before: Sequence[ModelMessage]) -> tuple[int, int]:
+    """Tokens of the request and of the answer: the provider's numbers, else bytes / 4."""
+    usage = answer.usage
+    if usage.input_tokens or usage.output_tokens:
+        return usage.input_tokens, usage.output_tokens
+    return sum(_size(each) for each in before), _size(answer)
+
+
+def _size(message: ModelMessage) -> int:
+    """Tokens of a message by its bytes, rounded up."""
+    size = 0
+    for part in message.parts:
+        for text in (getattr(part, "content", None), getattr(part, "args", None)):
+            if isinstance(text, str):
+                size += len(text.encode("utf-8", "replace"))
+            elif text is not None:
+                size += len(json.dumps(text, default=str))
+    return -(-size // TOKEN_BYTES)
