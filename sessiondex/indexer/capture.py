@@ -104,8 +104,12 @@ class Capture:
         searcher: TermSearcher | None,
         tail: LiveTail | None = None,
         owner: object = None,
+        held: SessionRow | None = None,
     ) -> None:
         self.row = row
+        self.held = held or row
+        """The session as the library holds it, where a source that grew was read whole; else
+        `row`."""
         self.session = row.session
         self.agent = row.agent
         self.project = row.project
@@ -185,7 +189,7 @@ class Capture:
         tail = LiveTail(kept, records, self.tail.facts, self.tail.digest)
         return Capture(
             self.row, self.view, mark=self.mark, searcher=self.searcher, tail=tail,
-            owner=self._owner,
+            owner=self._owner, held=self.held,
         )  # fmt: skip
 
     # ------------------------------------------------------------ entries

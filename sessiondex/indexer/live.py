@@ -119,6 +119,11 @@ def _whole(view: View, row: SessionRow, path: Path) -> LiveState | None:
     renamed = replace(fresh, session=row.session, generation=same_generation, shared=shares)
     return LiveState(
         rewritten=Capture(
-            renamed, snapshot.view, mark=snapshot.mark, searcher=snapshot.searcher, owner=library
+            renamed,
+            snapshot.view,
+            mark=snapshot.mark,
+            searcher=snapshot.searcher,
+            owner=library,
+            held=row if shared == row.records else None,
         )
     )

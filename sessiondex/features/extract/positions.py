@@ -87,7 +87,7 @@ def next_pointer(lease: Lease, current: Capture, *, now: int) -> NextPointer:
     _, generation, entries, _ = Token.parse(lease.token)
     if current.generation != generation or not begins_with_token(current, lease.token):
         return NextPointer(None, "the session is no longer the one that the run read")
-    row, base, base_records = current.row, lease.token, lease.last + 1
+    row, base, base_records = current.held, lease.token, lease.last + 1
     if row.entries <= entries:
         base = Token.make(current.session, generation, row.entries, row.digest)
         base_records = row.records
