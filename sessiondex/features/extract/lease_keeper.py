@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from sessiondex.errors import Busy
+from sessiondex.errors import Busy, Failed
 from sessiondex.features.extract.ledger import ExtractLedger
 from sessiondex.features.extract.ledger_rows import Lease
 
@@ -61,10 +61,13 @@ class LeaseKeeper:
         return kept
 
     def beat(self) -> None:
-        """Says that the run is alive, if it has not lately; one that lost its lease ends."""
+        """Says that the run is alive, if it has not lately; one that lost its lease ends.
+
+        A state that is busy just now is told at the next beat.
+        """
         if self.lost or self._now_ms() - self._renewed_at < self._lease_ms * _RENEW_SHARE:
             return
-        with suppress(Busy):
+        with suppress(Busy, Failed):
             self.guard(
                 lambda lease, now: self._ledger.renew(lease, now=now, lease_ms=self._lease_ms)
             )

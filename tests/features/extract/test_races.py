@@ -11,9 +11,9 @@ from typing import Any
 import pydantic_ai.models
 import pytest
 
-from sessiondex.errors import Busy, InvalidArgument
+from sessiondex.errors import Busy, Failed, InvalidArgument
 from sessiondex.features.extract.ledger import ExtractLedger
-from sessiondex.features.extract.ledger_rows import Begun
+from sessiondex.features.extract.ledger_rows import Begun, Lease
 from sessiondex.features.extract.report import ExtractResult
 from sessiondex.features.extract.runner import LEASE_SECONDS
 from sessiondex.features.services import RunRange
@@ -265,6 +265,25 @@ def test_a_run_that_is_heard_of_keeps_its_lease(world: World) -> None:
         return calls(read("E0"))
 
     result = world.run(capture_of(), [later, later, later, *stages(FIRST)])
+    assert result.outcome == "staged" and world.claims() == [FIRST]
+
+
+class Locked(ExtractLedger):
+    """A ledger whose state another process holds locked when the lease is to be renewed."""
+
+    def renew(self, lease: Lease, *, now: int, lease_ms: int) -> Lease:
+        raise Failed("the state cannot be used: database is locked")
+
+
+def test_a_state_that_is_busy_when_the_lease_is_renewed_does_not_end_the_run(
+    world: World,
+) -> None:
+    def later(talk: Talk) -> Any:
+        world.now += LEASE // 2
+        return calls(read("E0"))
+
+    ledger = Locked(State.open(world.folder / "state.sqlite3"))
+    result = world.run(capture_of(), [later, later, *stages(FIRST)], ledger=ledger)
     assert result.outcome == "staged" and world.claims() == [FIRST]
 
 
