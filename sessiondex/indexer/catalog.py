@@ -284,13 +284,14 @@ class Catalog:
             self._db.close()
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether the connection sees no later commits, and cannot write."""
+        return self._frozen is not None
+
+    @property
     def is_behind(self) -> bool:
-        """Whether a connection that does not see later commits has missed some."""
-        return (
-            self._frozen is not None
-            and self.path is not None
-            and (self._frozen != _file_state(self.path))
-        )
+        """Whether a connection that sees no later commits has missed some."""
+        return self.is_frozen and self.path is not None and self._frozen != _file_state(self.path)
 
     # ------------------------------------------------------------ access
 
@@ -303,6 +304,10 @@ class Catalog:
                 if any(word in str(error) for word in _DAMAGE):
                     raise self._damaged(error) from error
                 raise Failed(f"the catalog cannot be used: {error}") from error
+            except sqlite3.ProgrammingError as error:
+                if "closed" not in str(error):
+                    raise self._damaged(error) from error
+                raise Failed("the library was closed", hint="open it again") from error
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 # SQLite quotes what it cannot read in messages that then are no text.
                 raise self._damaged(error) from error

@@ -223,18 +223,27 @@ class Library:
         with writer_lock(self.path / "writer.lock", wait_seconds=wait_seconds):
             epoch = self.epoch()
             remove_epochs(self.path, keep=epoch.number)
+            if epoch.catalog.is_frozen:  # opened when the disk was full
+                with self._lock:
+                    self._stamp, self._epoch = _open_current(self.path, read_only=False)
+                    epoch = self._epoch
             yield epoch
 
     def switch(self, epoch: Epoch) -> None:
         """Makes a newly built epoch the current one; the writer lock must be held.
 
         Raises:
-            Failed: the disk refused; the next look at the library tells which epoch is current.
+            Failed: the disk refused. Either the epoch is closed, and the next look at the library
+                tells which one is current, or it is the current one and files of others stay.
         """
         with self._lock:
             if self.path is not None:
-                _finish(epoch)
-                write_manifest(self.path, epoch.number)
+                try:
+                    _finish(epoch)
+                    write_manifest(self.path, epoch.number)
+                except BaseException:
+                    epoch.close()
+                    raise
                 self._stamp = _stamp(self.path)
             self._epoch = epoch
         if self.path is not None:

@@ -194,10 +194,10 @@ def rebuild(
             with suppress(SessiondexError):  # the first error is the one to tell
                 writer.abandon()
             raise
-        library.switch(new)
     except BaseException:
         new.close()
         raise
+    library.switch(new)
     return new
 
 
