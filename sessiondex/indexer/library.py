@@ -183,6 +183,7 @@ class Library:
             epoch = self.epoch()
             with epoch.catalog.reading():
                 commit, mark = epoch.catalog.meta("commit"), epoch.catalog.meta("seq")
+                next_ord = epoch.catalog.meta("next_ord")
                 refreshed_at = epoch.catalog.meta("refreshed_at")
             epoch.hold(commit)
             searcher = epoch.searcher(commit) if epoch.index is not None else None
@@ -190,7 +191,7 @@ class Library:
             if epoch.catalog.meta("commit") == commit and self.epoch() is epoch:
                 return LibrarySnapshot(
                     self, epoch.view, epoch=epoch.number, commit=commit, mark=mark,
-                    searcher=searcher, refreshed_at=refreshed_at,
+                    next_ord=next_ord, searcher=searcher, refreshed_at=refreshed_at,
                 )  # fmt: skip
         raise Failed("the library changes faster than it can be read", hint="try again later")
 

@@ -40,7 +40,7 @@ _KEPT_CAPTURES: Final = 64
 
 
 class LibraryScope:
-    """The committed entries of all current sessions of a snapshot, up to a mark."""
+    """The committed entries of all sessions of a snapshot, up to a mark."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class LibraryScope:
         return self._snapshot.catalog.holders(identity) if identity else []
 
     def _row(self, ord: int) -> SessionRow | None:
-        """The row of a session that is current and admitted."""
+        """The row of a session that is in the snapshot and admitted."""
         if ord not in self._admitted:
             row = self._snapshot.session_row(ord)
             admitted = row is not None and self._filters.admits_session(row)
@@ -179,7 +179,7 @@ class LibraryScope:
 
 
 def also_in(snapshot: LibrarySnapshot, found: Found) -> AlsoIn:
-    """The other current sessions that hold an entry."""
+    """The other sessions of a snapshot that hold an entry."""
     identity = found.entry.identity
     if not identity:
         return AlsoIn([], 0)

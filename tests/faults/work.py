@@ -33,7 +33,7 @@ from sessiondex.indexer.check import check_library, repair_library
 from sessiondex.indexer.forget import forget_sessions
 from sessiondex.indexer.library import Library
 from tests.builders import index
-from tests.faults.pictures import picture
+from tests.faults.pictures import found_by_reading, picture, picture_at
 
 FILE_CALLS = frozenset(
     (
@@ -92,6 +92,25 @@ def do_check(library: str) -> Any:
 def do_picture(library: str, queries: list[str] | None = None) -> Any:
     with Library.open(library) as opened:
         return picture(opened, *(queries or ()))
+
+
+def do_watch(library: str, until: str) -> Any:
+    """Looks at a library that others change, opened anew and held open, until a file is there.
+
+    A look during which nothing was committed is of one state: what is found is what is read.
+    """
+    looks = 0
+    with Library.open(library) as held:
+        while not os.path.exists(until) or not looks:
+            with Library.open(library) as opened:
+                for each in (opened, held):
+                    snapshot = each.snapshot()
+                    told = picture_at(snapshot)
+                    now = each.snapshot()
+                    if (now.epoch, now.commit) == (snapshot.epoch, snapshot.commit):
+                        assert told["found"] == found_by_reading(told), told["found"]
+                        looks += 1
+    return looks
 
 
 def do_flips(library: str, file: str, flips: list[list[int]], queries: list[str]) -> Any:
