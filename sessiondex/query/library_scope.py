@@ -23,9 +23,8 @@ from sessiondex.query.scope import (
     CandidateQuery,
     Found,
     found_in,
-    keys_behind,
+    hits_behind,
     neighbours,
-    newest_behind,
     require_no_refs,
 )
 from sessiondex.query.text_scan import TextScan
@@ -91,12 +90,12 @@ class LibraryScope:
 
     def by_key(self, query: CandidateQuery, *, after: int | None) -> Iterator[int]:
         compiled = query.compile(self._searcher)
-        keys = keys_behind(self._searcher, compiled, self._narrowed, after)
+        keys = hits_behind(self._searcher.keys, compiled, self._narrowed, after)
         return (key for key in keys if self._row(key >> 32) is not None)
 
     def by_time(self, query: CandidateQuery, *, after: TimedKey | None) -> Iterator[TimedKey]:
         compiled = query.compile(self._searcher)
-        hits = newest_behind(self._searcher, compiled, self._narrowed, after)
+        hits = hits_behind(self._searcher.newest, compiled, self._narrowed, after)
         return (hit for hit in hits if self._row(hit.key >> 32) is not None)
 
     def by_score(self, query: CandidateQuery) -> list[ScoredKey]:
