@@ -52,12 +52,13 @@ RANKED_HITS = Limit("ranked_hits", "hits", 1000, 1000, "hits ranked by relevance
 TASK_CONTEXT = Limit("task_context", "bytes", 2 * KIB, 2 * KIB, "task list or plan in an overview")
 FIELD = Limit("field", "bytes", 200, 200, "tool name, call id or label of an entry in a reply")
 SUMMARY = Limit("summary", "characters", 240, 240, "derived summary of an entry")
+TITLE = Limit("title", "characters", 120, 120, "title that a library keeps of a session")
 
 LIMITS: Final[tuple[Limit, ...]] = (
     PAGE, ANCHOR_TEXT, SNIPPET, LISTING_LINE, READ_ENTRIES, READ_BYTES, REPLY_BYTES, QUERY_BYTES,
     EXCERPT_BYTES, STAGING_BYTES, SUBJECT_PART, SUBJECTS, CANDIDATES, CANDIDATE_REFS, CLAIM,
     STALENESS, RECORD_BYTES, SNIPPET_MATCHES, ALSO_IN, TOKEN_BYTES, RANKED_HITS, SUMMARY,
-    TASK_CONTEXT, FIELD, READ_TOKENS, DEFAULT_REPLY, LOG_HITS, LOG_RECORDS, LOG_BYTES,
+    TITLE, TASK_CONTEXT, FIELD, READ_TOKENS, DEFAULT_REPLY, LOG_HITS, LOG_RECORDS, LOG_BYTES,
     CHILD_MESSAGE,
 )  # fmt: skip
 

@@ -29,15 +29,10 @@ from sessiondex.indexer.copies import update_copies
 from sessiondex.indexer.index_files import record_index_files
 from sessiondex.indexer.item_store import Flushed, ItemStore
 from sessiondex.indexer.library import Epoch
-from sessiondex.indexer.preparing import (
-    TITLE_CHARACTERS,
-    Chunk,
-    ChunkBuilder,
-    FacetLists,
-    PreparedEntries,
-)
+from sessiondex.indexer.preparing import Chunk, ChunkBuilder, FacetLists, PreparedEntries
 from sessiondex.indexer.term_document import TermDocument
 from sessiondex.indexer.term_fields import facet
+from sessiondex.limits import TITLE
 from sessiondex.model import Record, SessionHeader
 
 RECENT_TEXTS: Final = 200_000
@@ -211,7 +206,7 @@ class LibraryWriter:
         row.sub_agent = header.sub_agent or row.sub_agent
         row.run = {**row.run, **header.run}
         if header.title:
-            row.title, row.own_title = header.title[:TITLE_CHARACTERS], True
+            row.title, row.own_title = header.title[: TITLE.maximum], True
 
     # ------------------------------------------------------------ records
 

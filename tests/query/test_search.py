@@ -336,6 +336,18 @@ def test_secrets_are_masked_in_snippets_and_listings() -> None:
         assert SECRET[:12] not in orjson.dumps(page).decode()
 
 
+def test_a_title_that_was_cut_inside_a_secret_shows_nothing_of_it(
+    library: Library, home: Path
+) -> None:
+    write_lines(claude_path(home, "one"), [claude_user("word " * 22 + SECRET, 1)])
+    index(library, home)
+    snapshot = library.snapshot()
+    (row,) = snapshot.rows()
+    assert row.title.endswith(SECRET[:10]) and SECRET not in row.title
+    (shown,) = list_sessions(snapshot, SessionFilter())["sessions"]
+    assert shown["title"].split() == ["word"] * 22
+
+
 def test_a_hit_inside_a_secret_is_dropped_for_a_model_only() -> None:
     capture = capture_of(f"the key is {SECRET} ok", f"{SECRET[4:16]} in the open")
     request = SearchRequest(query=SECRET[4:16])
