@@ -37,6 +37,8 @@ from sessiondex.indexer.preparing import (
 )
 from sessiondex.indexer.sources import NO_SESSION, UNREADABLE, format_named
 from sessiondex.indexer.sources.base import (
+    CUT,
+    DamagedCompression,
     Format,
     Parser,
     SessionStub,
@@ -417,6 +419,8 @@ class _Refresh:
                 )
                 self._read_session(reading, before)
             row.head = file.head(row.state)
+            if source.is_cut():
+                raise DamagedCompression(CUT)
             self._report.indexed += 1
         except SessiondexError as error:
             if error.kind in ("damaged", "busy", "internal") or self._is_fatal(error):

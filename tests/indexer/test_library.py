@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+import zstandard
 
 from sessiondex.errors import Busy, Failed, HiddenEntry, NotFound, PastEnd, Stale
 from sessiondex.indexer.capture import Capture
@@ -405,6 +406,27 @@ def test_a_failed_file_does_not_stop_the_others(library: Library, home: Path) ->
     )
     assert report.indexed == 1
     assert report.failed + report.skipped == 1
+
+
+def test_a_compressed_file_that_was_cut_keeps_its_readable_records_and_is_reported(
+    library: Library, home: Path
+) -> None:
+    path = claude_path(home, "one").with_suffix(".jsonl.zst")
+    path.parent.mkdir(parents=True)
+    lines = "".join(f"{json.dumps(record)}\n" for record in conversation(2_000)).encode()
+    packed = zstandard.ZstdCompressor().compress(lines)
+    path.write_bytes(packed[: len(packed) // 2])
+    for _ in range(2):  # until it is whole
+        report = index(library, home)
+        assert report.failures == [
+            {"file": str(path), "reason": "damaged compression (the file was cut)"}
+        ]
+        assert (report.indexed, report.failed) == (0, 1)
+        assert 0 < library.capture("one").entry_count < 8_000
+    path.write_bytes(packed)
+    assert index(library, home).failures == []
+    capture = library.capture("one")
+    assert (capture.generation, capture.entry_count) == (1, 8_000)
 
 
 def test_a_list_of_items_is_a_capture_whose_refs_are_its_positions() -> None:
