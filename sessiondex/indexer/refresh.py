@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sessiondex.errors import SessiondexError
 from sessiondex.indexer.assembly import Assembler
-from sessiondex.indexer.catalog import Catalog, SessionRow, SourceRow
+from sessiondex.indexer.catalog import Catalog
+from sessiondex.indexer.catalog_rows import SessionRow, SourceRow
 from sessiondex.indexer.file_reading import DirectReading, FileReading, ReadingOptions
 from sessiondex.indexer.fingerprint import fingerprint, resume_offset
 from sessiondex.indexer.preparing import (

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sessiondex.errors import InvalidArgument, NotFound
-from sessiondex.indexer.catalog import Catalog, SessionRow
+from sessiondex.indexer.catalog import Catalog
+from sessiondex.indexer.catalog_rows import SessionRow
 from sessiondex.indexer.view import View
 
 if TYPE_CHECKING:

@@ -17,14 +17,8 @@ from typing import Final, NamedTuple
 
 from sessiondex.errors import Failed, SessiondexError
 from sessiondex.indexer.assembly import AssembledEntry, Assembler, Counts
-from sessiondex.indexer.catalog import (
-    FactRow,
-    SessionRow,
-    SourceRow,
-    put_meta,
-    put_session,
-    put_source,
-)
+from sessiondex.indexer.catalog import put_meta
+from sessiondex.indexer.catalog_rows import FactRow, SessionRow, SourceRow, put_session, put_source
 from sessiondex.indexer.copies import update_copies
 from sessiondex.indexer.index_files import record_index_files
 from sessiondex.indexer.item_store import Flushed, ItemStore

@@ -30,7 +30,7 @@ from sessiondex.query.scope import (
 from sessiondex.query.text_scan import TextScan
 
 if TYPE_CHECKING:
-    from sessiondex.indexer.catalog import SessionRow
+    from sessiondex.indexer.catalog_rows import SessionRow
 
 _NARROWING_SESSIONS: Final = 1_000
 """Sessions; up to here the index is told which they are, above it their entries are dropped."""
