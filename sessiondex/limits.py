@@ -52,6 +52,7 @@ RANKED_HITS = Limit("ranked_hits", "hits", 1000, 1000, "hits ranked by relevance
 TASK_CONTEXT = Limit("task_context", "bytes", 2 * KIB, 2 * KIB, "task list or plan in an overview")
 FIELD = Limit("field", "bytes", 200, 200, "tool name, call id or label of an entry in a reply")
 SUMMARY = Limit("summary", "characters", 240, 240, "derived summary of an entry")
+TITLE = Limit("title", "characters", 120, 120, "title that a library keeps of a session")
 LOOP_TURNS = Limit("loop_turns", "turns", 24, 200, "answers of a model in one run")
 LOOP_CALLS = Limit("loop_calls", "calls", 120, 1000, "calls of tools in one run of a model")
 LOOP_SHOWN_BYTES = Limit(
@@ -75,7 +76,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     STALENESS, RECORD_BYTES, SNIPPET_MATCHES, ALSO_IN, TOKEN_BYTES, RANKED_HITS, SUMMARY,
     TASK_CONTEXT, FIELD, READ_TOKENS, DEFAULT_REPLY, LOG_HITS, LOG_RECORDS, LOG_BYTES,
     CHILD_MESSAGE, LOOP_TURNS, LOOP_CALLS, LOOP_SHOWN_BYTES, LOOP_TOKENS, LOOP_SECONDS, NUDGES,
-    FIRST_MESSAGE, SUMMARY_BYTES,
+    FIRST_MESSAGE, SUMMARY_BYTES, TITLE,
 )  # fmt: skip
 
 SETTLE_SECONDS: Final = 300

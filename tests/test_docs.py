@@ -82,7 +82,10 @@ def test_the_python_of_documents_runs(page: Path, tmp_path: Path) -> None:
     write_demo_sessions(tmp_path / "home")
     for body in blocks(page, "python"):
         ran = subprocess.run(
-            [sys.executable, "-W", "error", "-c", body], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-W", "error", "-c", body],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
         )
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout.strip(), "an example prints what it is about"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiondex.errors import Damaged, HiddenEntry, InvalidArgument, NotFound, PastEnd, Stale
 from sessiondex.indexer.assembly import AssembledEntry, Counts, kind_code
-from sessiondex.indexer.catalog import EntryRun, SessionRow
+from sessiondex.indexer.catalog_rows import EntryRun, SessionRow
 from sessiondex.indexer.prefix import DIGEST_CHARACTERS, begins_with
 from sessiondex.indexer.view import View
 from sessiondex.model import (

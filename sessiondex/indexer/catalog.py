@@ -14,13 +14,22 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zlib import crc32
 
 from sessiondex.errors import Damaged, Failed
 from sessiondex.indexer.assembly import Counts
+from sessiondex.indexer.catalog_rows import (
+    SOURCE_COLUMNS,
+    EntryRun,
+    FactRow,
+    RecordRun,
+    SessionRow,
+    SourceRow,
+    source_row,
+    source_sum,
+)
 from sessiondex.indexer.item_store import BatchInfo
 from sessiondex.indexer.store_files import failing
 
@@ -70,142 +79,6 @@ CREATE TABLE forgotten (path TEXT, selector TEXT, PRIMARY KEY (path, selector)) 
 CREATE TABLE index_files (name TEXT PRIMARY KEY, size INTEGER NOT NULL, crc INTEGER NOT NULL)
   WITHOUT ROWID;
 """
-
-
-@dataclass(slots=True)
-class SessionRow:
-    """One generation of one session, as the catalog and the journal keep it."""
-
-    ord: int
-    session: str
-    agent: str
-    format: str
-    parser_version: int
-    source_path: str
-    source_root: str
-    selector: str = ""
-    generation: int = 1
-    shared: list[int] = field(default_factory=list)
-    """For generations 2, 3, …: how many leading records each shares with the one before."""
-    project: str = ""
-    branch: str = ""
-    model: str = ""
-    title: str = ""
-    own_title: bool = False
-    parent: str = ""
-    segment_id: str = ""
-    sub_agent: bool = False
-    run: dict[str, Any] = field(default_factory=dict)
-    started: int | None = None
-    ended: int | None = None
-    turns: int = 0
-    entries: int = 0
-    records: int = 0
-    anchors: int = 0
-    text_bytes: int = 0
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0, 0])
-    digest: str = ""
-    """Chain digest (hex) of the committed records."""
-    docs: int = 0
-    """Documents in the term index."""
-    current: bool = True
-    purged: bool = False
-    """Its documents are gone from the term index."""
-
-    def to_json(self) -> str:
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(values, ensure_ascii=True, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> SessionRow:
-        """Raises:
-        Damaged: when the row is not one of ours.
-        """
-        try:
-            values = json.loads(text)
-            return cls(**values)
-        except (ValueError, TypeError) as error:
-            raise Damaged(
-                f"a session row of the catalog cannot be read: {error}",
-                hint="run 'sessiondex check --repair'",
-            ) from error
-
-    @property
-    def kind_counts(self) -> Counts:
-        return Counts(*self.counts)
-
-
-@dataclass(slots=True)
-class SourceRow:
-    """What is remembered of one file, so that an unchanged one costs a `stat`."""
-
-    source: int
-    path: str
-    root: str
-    format: str
-    parser_version: int
-    size: int = 0
-    mtime_ns: int = 0
-    inode: int = 0
-    head: bytes = b""
-    """Digest of the first bytes and of those before the resume offset."""
-    state: dict[str, Any] = field(default_factory=dict)
-    """Resume states by selector."""
-    reason: str = ""
-    """Why the file could not be read; '' if it could."""
-    corrupt: list[dict[str, Any]] = field(default_factory=list)
-    """Corrupt records, `{file, line, byte_offset, reason}`; at most 100 are kept."""
-    pending: bool = False
-    """It ends in a provisional tail, to be committed when the file has settled."""
-    gone: bool = False
-
-
-class EntryRun(NamedTuple):
-    """Consecutive entries of one session inside one batch, and what stands before them."""
-
-    ord: int
-    first: int
-    rows: int
-    batch: int
-    row0: int
-    first_record: int
-    last_record: int
-    first_block: int
-    anchors: int
-    before: Counts
-
-    @property
-    def stop(self) -> int:
-        return self.first + self.rows
-
-
-class RecordRun(NamedTuple):
-    """Consecutive records of one session inside one batch."""
-
-    ord: int
-    first: int
-    rows: int
-    batch: int
-    row0: int
-
-
-class FactRow(NamedTuple):
-    """A flag of a range of entries (`unit` 'o', ordinals) or records ('r'), known since a mark."""
-
-    ord: int
-    flag: int
-    first: int
-    last: int
-    unit: str
-    since: int
-    value: int
-
-
-_SESSION_COLUMNS = (
-    "ord,session,current,purged,source,selector,agent,project,branch,model,parent,started,ended,"
-    "entries,records,row"
-)
-_FIELD_NAMES = tuple(item.name for item in fields(SourceRow))
 
 
 Frozen = tuple[tuple[int, int], ...] | None
@@ -284,13 +157,14 @@ class Catalog:
             self._db.close()
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether the connection sees no later commits, and cannot write."""
+        return self._frozen is not None
+
+    @property
     def is_behind(self) -> bool:
-        """Whether a connection that does not see later commits has missed some."""
-        return (
-            self._frozen is not None
-            and self.path is not None
-            and (self._frozen != _file_state(self.path))
-        )
+        """Whether a connection that sees no later commits has missed some."""
+        return self.is_frozen and self.path is not None and self._frozen != _file_state(self.path)
 
     # ------------------------------------------------------------ access
 
@@ -303,6 +177,10 @@ class Catalog:
                 if any(word in str(error) for word in _DAMAGE):
                     raise self._damaged(error) from error
                 raise Failed(f"the catalog cannot be used: {error}") from error
+            except sqlite3.ProgrammingError as error:
+                if "closed" not in str(error):
+                    raise self._damaged(error) from error
+                raise Failed("the library was closed", hint="open it again") from error
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 # SQLite quotes what it cannot read in messages that then are no text.
                 raise self._damaged(error) from error
@@ -409,15 +287,13 @@ class Catalog:
     # ------------------------------------------------------------ sources
 
     def source(self, path: str) -> SourceRow | None:
-        found = self.row(f"SELECT {','.join(_FIELD_NAMES)} FROM sources WHERE path=?", (path,))
-        return _source_row(found) if found else None
+        found = self.row(f"SELECT {','.join(SOURCE_COLUMNS)} FROM sources WHERE path=?", (path,))
+        return source_row(found) if found else None
 
     def sources(self, *, only_true: bool = False) -> list[SourceRow]:
         """All sources; with `only_true`, those whose checksum holds."""
-        found = self.rows(f"SELECT {','.join(_FIELD_NAMES)},sum FROM sources ORDER BY source")
-        return [
-            _source_row(row) for *row, told in found if not only_true or told == source_sum(row)
-        ]
+        found = self.rows(f"SELECT {','.join(SOURCE_COLUMNS)},sum FROM sources ORDER BY source")
+        return [source_row(row) for *row, told in found if not only_true or told == source_sum(row)]
 
     # ------------------------------------------------------------ places in the item store
 
@@ -578,49 +454,6 @@ def _connect_copy(path: Path) -> sqlite3.Connection:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # reads the log before it goes
         db.execute("PRAGMA query_only=1")  # what is written to a copy would be lost
         return db
-
-
-def _source_row(row: Iterable[Any]) -> SourceRow:
-    values = dict(zip(_FIELD_NAMES, row, strict=True))
-    try:
-        values["state"] = json.loads(values["state"])
-        values["corrupt"] = json.loads(values["corrupt"])
-    except ValueError as error:
-        raise Damaged(
-            f"a source row of the catalog cannot be read: {error}",
-            hint="run 'sessiondex check --repair'",
-        ) from error
-    values["pending"] = bool(values["pending"])
-    values["gone"] = bool(values["gone"])
-    return SourceRow(**values)
-
-
-def put_session(db: sqlite3.Connection, row: SessionRow, source: int) -> None:
-    """Writes or replaces a session row inside a transaction."""
-    db.execute(
-        f"INSERT OR REPLACE INTO sessions ({_SESSION_COLUMNS}) VALUES ({','.join('?' * 16)})",
-        (row.ord, row.session, int(row.current), int(row.purged), source, row.selector, row.agent,
-         row.project, row.branch, row.model, row.parent, row.started, row.ended, row.entries,
-         row.records, row.to_json()),
-    )  # fmt: skip
-
-
-def put_source(db: sqlite3.Connection, row: SourceRow) -> None:
-    """Writes or replaces a source row inside a transaction."""
-    values = [getattr(row, name) for name in _FIELD_NAMES]
-    values = [int(value) if isinstance(value, bool) else value for value in values]
-    values[_FIELD_NAMES.index("state")] = json.dumps(row.state, separators=(",", ":"))
-    values[_FIELD_NAMES.index("corrupt")] = json.dumps(row.corrupt, separators=(",", ":"))
-    db.execute(
-        f"INSERT OR REPLACE INTO sources ({','.join(_FIELD_NAMES)},sum)"
-        f" VALUES ({','.join('?' * len(_FIELD_NAMES))},?)",
-        (*values, source_sum(values)),
-    )
-
-
-def source_sum(values: Iterable[Any]) -> int:
-    """Checksum of the columns of a source row but `gone`, which changes by itself."""
-    return crc32(repr(tuple(values)[:-1]).encode())
 
 
 SEALED_TABLES: Final = ("facts", "forks", "forgotten", "index_files")

@@ -18,15 +18,9 @@ from typing import Any, Final
 from tantivy import Query
 
 from sessiondex.errors import Damaged, NotFound, SessiondexError
-from sessiondex.indexer.catalog import (
-    SEALED_TABLES,
-    Catalog,
-    SessionRow,
-    meta_sum,
-    source_sum,
-    table_sum,
-)
+from sessiondex.indexer.catalog import SEALED_TABLES, Catalog, meta_sum, table_sum
 from sessiondex.indexer.catalog_log import log_problem
+from sessiondex.indexer.catalog_rows import SessionRow, source_sum
 from sessiondex.indexer.index_files import file_problems
 from sessiondex.indexer.item_store import ItemStore
 from sessiondex.indexer.library import (

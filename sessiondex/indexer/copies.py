@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sessiondex.indexer.assembly import DERIVED_IDENTITY
-from sessiondex.indexer.catalog import SessionRow
+from sessiondex.indexer.catalog_rows import SessionRow
 from sessiondex.indexer.view import View
 from sessiondex.model import COPIED
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sessiondex.errors import InvalidArgument, NotFound
 from sessiondex.indexer.capture import Capture
-from sessiondex.indexer.catalog import SourceRow
+from sessiondex.indexer.catalog_rows import SourceRow
 from sessiondex.indexer.library import Library
 from sessiondex.indexer.sources.yoi import history_item as yoi_item
 from sessiondex.indexer.writing import LibraryWriter

@@ -183,6 +183,7 @@ class Library:
             epoch = self.epoch()
             with epoch.catalog.reading():
                 commit, mark = epoch.catalog.meta("commit"), epoch.catalog.meta("seq")
+                next_ord = epoch.catalog.meta("next_ord")
                 refreshed_at = epoch.catalog.meta("refreshed_at")
             epoch.hold(commit)
             searcher = epoch.searcher(commit) if epoch.index is not None else None
@@ -190,7 +191,7 @@ class Library:
             if epoch.catalog.meta("commit") == commit and self.epoch() is epoch:
                 return LibrarySnapshot(
                     self, epoch.view, epoch=epoch.number, commit=commit, mark=mark,
-                    searcher=searcher, refreshed_at=refreshed_at,
+                    next_ord=next_ord, searcher=searcher, refreshed_at=refreshed_at,
                 )  # fmt: skip
         raise Failed("the library changes faster than it can be read", hint="try again later")
 
@@ -223,18 +224,27 @@ class Library:
         with writer_lock(self.path / "writer.lock", wait_seconds=wait_seconds):
             epoch = self.epoch()
             remove_epochs(self.path, keep=epoch.number)
+            if epoch.catalog.is_frozen:  # opened when the disk was full
+                with self._lock:
+                    self._stamp, self._epoch = _open_current(self.path, read_only=False)
+                    epoch = self._epoch
             yield epoch
 
     def switch(self, epoch: Epoch) -> None:
         """Makes a newly built epoch the current one; the writer lock must be held.
 
         Raises:
-            Failed: the disk refused; the next look at the library tells which epoch is current.
+            Failed: the disk refused. Either the epoch is closed, and the next look at the library
+                tells which one is current, or it is the current one and files of others stay.
         """
         with self._lock:
             if self.path is not None:
-                _finish(epoch)
-                write_manifest(self.path, epoch.number)
+                try:
+                    _finish(epoch)
+                    write_manifest(self.path, epoch.number)
+                except BaseException:
+                    epoch.close()
+                    raise
                 self._stamp = _stamp(self.path)
             self._epoch = epoch
         if self.path is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sessiondex.errors import SessiondexError
 from sessiondex.indexer.assembly import AssembledEntry, Assembler
 from sessiondex.indexer.capture import Capture, LiveTail
-from sessiondex.indexer.catalog import SessionRow
+from sessiondex.indexer.catalog_rows import SessionRow
 from sessiondex.indexer.fingerprint import fingerprint, resume_offset
 from sessiondex.indexer.sources import format_named
 from sessiondex.indexer.sources.base import Parser, SessionStub, SourceFile

@@ -16,6 +16,7 @@ from sessiondex.indexer.sources.base import Parser
 from sessiondex.indexer.store_values import entry_row, record_row, text_head
 from sessiondex.indexer.term_document import facet_list, term_document
 from sessiondex.indexer.term_fields import facet
+from sessiondex.limits import TITLE
 from sessiondex.model import Entry, Fact, Record, SessionHeader, derived_summary, flag_names
 
 SHARED_TEXT_BYTES: Final = 128
@@ -23,8 +24,6 @@ SHARED_TEXT_BYTES: Final = 128
 
 CHUNK_BYTES: Final = 1 << 20
 """About how much text a chunk holds; bounds memory, and how often a long session may commit."""
-
-TITLE_CHARACTERS: Final = 120
 
 _FACET_LISTS: Final = 10_000
 
@@ -205,7 +204,7 @@ class ChunkBuilder:
         if entry.timestamp is not None:
             self._times.append(entry.timestamp)
         if entry.is_anchor and code == 0 and not self._title:
-            self._title = derived_summary(text, TITLE_CHARACTERS)
+            self._title = derived_summary(text, TITLE.maximum)
         self._turns = entry.turn
         self._text_bytes += size
         self.size += size + _ENTRY_BYTES

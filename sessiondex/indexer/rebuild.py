@@ -18,14 +18,8 @@ import pyarrow as pa
 
 from sessiondex.errors import Damaged, SessiondexError
 from sessiondex.indexer.assembly import AssembledEntry, Counts
-from sessiondex.indexer.catalog import (
-    Catalog,
-    FactRow,
-    SessionRow,
-    SourceRow,
-    put_meta,
-    put_session,
-)
+from sessiondex.indexer.catalog import Catalog, put_meta
+from sessiondex.indexer.catalog_rows import FactRow, SessionRow, SourceRow, put_session
 from sessiondex.indexer.item_store import EntryRun as Run
 from sessiondex.indexer.item_store import ItemStore, entry_runs, record_runs, text_run
 from sessiondex.indexer.library import Epoch, Library, create_epoch
@@ -194,10 +188,10 @@ def rebuild(
             with suppress(SessiondexError):  # the first error is the one to tell
                 writer.abandon()
             raise
-        library.switch(new)
     except BaseException:
         new.close()
         raise
+    library.switch(new)
     return new
 
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sessiondex.errors import SessiondexError
 from sessiondex.indexer.assembly import Assembler
-from sessiondex.indexer.catalog import Catalog, SessionRow, SourceRow
+from sessiondex.indexer.catalog import Catalog
+from sessiondex.indexer.catalog_rows import SessionRow, SourceRow
 from sessiondex.indexer.file_reading import DirectReading, FileReading, ReadingOptions
 from sessiondex.indexer.fingerprint import fingerprint, resume_offset
 from sessiondex.indexer.preparing import (
@@ -37,6 +38,8 @@ from sessiondex.indexer.preparing import (
 )
 from sessiondex.indexer.sources import NO_SESSION, UNREADABLE, format_named
 from sessiondex.indexer.sources.base import (
+    CUT,
+    DamagedCompression,
     Format,
     Parser,
     SessionStub,
@@ -417,6 +420,8 @@ class _Refresh:
                 )
                 self._read_session(reading, before)
             row.head = file.head(row.state)
+            if source.is_cut():
+                raise DamagedCompression(CUT)
             self._report.indexed += 1
         except SessiondexError as error:
             if error.kind in ("damaged", "busy", "internal") or self._is_fatal(error):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sessiondex.errors import InvalidArgument, NotFound
-from sessiondex.indexer.catalog import Catalog, SessionRow
+from sessiondex.indexer.catalog import Catalog
+from sessiondex.indexer.catalog_rows import SessionRow
 from sessiondex.indexer.view import View
 
 if TYPE_CHECKING:
@@ -17,8 +18,18 @@ if TYPE_CHECKING:
     from sessiondex.indexer.term_index import TermSearcher
 
 
+_WAS_CURRENT: Final = (
+    "ord=(SELECT max(ord) FROM sessions AS later WHERE later.session=sessions.session"
+    " AND later.ord<?)"
+)
+"""Of a generation, before an ordinal was given out: what takes a place has a larger ordinal."""
+
+
 class LibrarySnapshot:
-    """One commit of a library: a mark, a searcher, and the sessions that are current."""
+    """One commit of a library: a mark, a searcher, and the sessions that were current.
+
+    Which generations these are stays true; the row of one that goes on to grow is the latest.
+    """
 
     def __init__(
         self,
@@ -28,6 +39,7 @@ class LibrarySnapshot:
         epoch: int,
         commit: int,
         mark: int,
+        next_ord: int,
         searcher: TermSearcher | None,
         refreshed_at: int,
     ) -> None:
@@ -37,6 +49,8 @@ class LibrarySnapshot:
         self.commit = commit
         self.mark = mark
         """Documents with a `seq` at or above it came later."""
+        self._next_ord = next_ord
+        """Generations with this ordinal or a larger one came later."""
         self.searcher = searcher
         self.refreshed_at = refreshed_at
         """Epoch milliseconds of the last refresh; 0 if there was none."""
@@ -50,16 +64,25 @@ class LibrarySnapshot:
     # ------------------------------------------------------------ sessions
 
     def session_row(self, ord: int) -> SessionRow | None:
-        """The row of a session ordinal if that generation is the current one."""
+        """The row of a session ordinal if that generation was current at the commit."""
         if ord not in self._rows:
-            found = self.catalog.session(ord)
-            self._rows[ord] = found if found is not None and found.current else None
+            found = self.catalog.row(
+                f"SELECT row FROM sessions WHERE ord=? AND {_WAS_CURRENT}", (ord, self._next_ord)
+            )
+            self._rows[ord] = SessionRow.from_json(found[0]) if found else None
         return self._rows[ord]
 
     def rows(self, *, newest_first: bool = True) -> Iterator[SessionRow]:
-        """All current sessions, by the time of their last entry, those without one last."""
+        """All sessions of the commit, by the time of their last entry, those without one last."""
         order = "ended DESC, ord" if newest_first else "ord"
-        found = self.catalog.rows(f"SELECT row FROM sessions WHERE current=1 ORDER BY {order}")
+        with self.catalog.reading():
+            if self.catalog.meta("commit") == self.commit:
+                which, arguments = "current=1", ()  # an index has them in order
+            else:
+                which, arguments = _WAS_CURRENT, (self._next_ord,)
+            found = self.catalog.rows(
+                f"SELECT row FROM sessions WHERE {which} ORDER BY {order}", arguments
+            )
         for row in found:
             yield SessionRow.from_json(row[0])
 
@@ -145,7 +168,7 @@ class LibrarySnapshot:
         )  # fmt: skip
 
     def capture_of(self, ord: int) -> Capture | None:
-        """A capture of the committed entries of a session ordinal, if it is current; kept."""
+        """A capture of the committed entries of a session ordinal, if it was current; kept."""
         from sessiondex.indexer.capture import Capture
 
         if ord not in self._captures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sessiondex.indexer.assembly import Counts
-from sessiondex.indexer.catalog import SessionRow
+from sessiondex.indexer.catalog_rows import SessionRow
 from sessiondex.indexer.library import Library
 
 

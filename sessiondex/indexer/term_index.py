@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 import tantivy
 
@@ -89,8 +89,9 @@ class TermIndex:
         """
         if self._index is None:
             raise Failed(f"cannot write to the read-only index {self.folder}")
+        before = self.searcher()  # first: where it fails, no writer must be left behind
         with engine_errors("open the index writer"):
-            return TermWriter(self, self._index.writer(heap_bytes, num_threads))
+            return TermWriter(self, self._index.writer(heap_bytes, num_threads), before)
 
     def _current_lexicon(self) -> Lexicon:
         if self.folder is not None and not self.lexicon.is_current():
@@ -137,10 +138,13 @@ def _reading(folder: Path | None) -> Generator[None]:
 class TermWriter:
     """Writes one batch. Any exception ends it: open another one and feed the batch again."""
 
-    def __init__(self, index: TermIndex, writer: tantivy.IndexWriter) -> None:
+    def __init__(self, index: TermIndex, writer: tantivy.IndexWriter, before: TermSearcher) -> None:
         self._owner = index
         self._writer: tantivy.IndexWriter | None = writer
-        self._before = index.searcher()
+        """Holds the engine's lock until `abandon`, also when it is dead: an error that somebody
+        keeps refers to it, so dropping it would not end it."""
+        self._is_dead = False
+        self._before = before
         self._lexicon = self._before.lexicon
         self._added_documents = 0
         self._added_bytes = 0
@@ -210,7 +214,7 @@ class TermWriter:
             with engine_errors("write the lexicon"):
                 self._cover_before_commit()
         except BaseException:
-            self._writer = None
+            self._is_dead = True
             raise
         self._call(lambda writer: writer.commit())
         try:
@@ -226,7 +230,7 @@ class TermWriter:
                     hint="index the batch again",
                 )
         except BaseException:
-            self._writer = None
+            self._is_dead = True
             raise
         self._before = searcher
         self._added_documents = self._added_bytes = 0
@@ -240,27 +244,20 @@ class TermWriter:
         Args:
             final: The last batch of a run: completes the lexicon.
         """
-        writer, self._writer = self._writer, None
-        if writer is None:
-            return
-        coverage = self._lexicon.coverage
-        if coverage.uncovered_bytes and (
-            final
-            or self._own_bytes < _SMALL_BATCH
-            or coverage.uncovered_bytes > max(coverage.covered_bytes, 8 * _SMALL_BATCH)
-        ):
-            with engine_errors("write the lexicon"):
-                self._cover_by_listing()
-        # A writer that is dropped during a merge goes on for a moment, beside the next writer,
-        # and removes files by what it knew.
-        with engine_errors("finish the index"):
-            writer.wait_merging_threads()
+        try:
+            if not self._is_dead:
+                self._complete_lexicon(final)
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
-        """Ends the writer after a failure elsewhere; what was not committed is gone."""
+        """Ends the writer, also a dead one; what was not committed is gone."""
+        self._is_dead = True
         writer, self._writer = self._writer, None
         if writer is not None:
-            with engine_errors("end the index writer"):
+            # A writer that is dropped during a merge goes on for a moment, beside the next writer,
+            # and removes files by what it knew.
+            with engine_errors("finish the index"):
                 writer.wait_merging_threads()
 
     # ------------------------------------------------------------ lexicon
@@ -297,6 +294,16 @@ class TermWriter:
             )
         self._owner.lexicon = self._lexicon
 
+    def _complete_lexicon(self, final: bool) -> None:
+        coverage = self._lexicon.coverage
+        if coverage.uncovered_bytes and (
+            final
+            or self._own_bytes < _SMALL_BATCH
+            or coverage.uncovered_bytes > max(coverage.covered_bytes, 8 * _SMALL_BATCH)
+        ):
+            with engine_errors("write the lexicon"):
+                self._cover_by_listing()
+
     def _cover_by_listing(self) -> None:
         coverage = self._lexicon.coverage
         searcher = self._before
@@ -310,21 +317,16 @@ class TermWriter:
     # ------------------------------------------------------------ engine
 
     def _call(self, action: Callable[[tantivy.IndexWriter], _Result]) -> _Result:
-        writer = self._writer
-        if writer is None:
+        if self._is_dead or self._writer is None:
             raise Failed("the index writer is closed", hint="open another one and add again")
         try:
-            return action(writer)
-        except BaseException as error:  # noqa: BLE001 - engine_errors sorts it
+            return action(self._writer)
+        except BaseException:
             # A writer that failed once may go on "committing" nothing.
-            self._writer = None
-            _raise(error)
-
-
-def _raise(error: BaseException) -> NoReturn:
-    with engine_errors("write the term index"):
-        raise error
-    raise AssertionError("unreachable")
+            self._is_dead = True
+            with engine_errors("write the term index"):
+                raise
+            raise AssertionError("unreachable") from None
 
 
 __all__ = ["INDEX_VERSION", "TermIndex", "TermSearcher", "TermWriter", "facet"]

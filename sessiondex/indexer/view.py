@@ -16,7 +16,8 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from sessiondex.errors import Damaged
-from sessiondex.indexer.catalog import Catalog, EntryRun
+from sessiondex.indexer.catalog import Catalog
+from sessiondex.indexer.catalog_rows import EntryRun
 from sessiondex.indexer.item_store import (
     BatchInfo,
     ItemStore,

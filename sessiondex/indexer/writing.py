@@ -11,32 +11,22 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from sessiondex.errors import Failed
+from sessiondex.errors import Failed, SessiondexError
 from sessiondex.indexer.assembly import AssembledEntry, Assembler, Counts
-from sessiondex.indexer.catalog import (
-    FactRow,
-    SessionRow,
-    SourceRow,
-    put_meta,
-    put_session,
-    put_source,
-)
+from sessiondex.indexer.catalog import put_meta
+from sessiondex.indexer.catalog_rows import FactRow, SessionRow, SourceRow, put_session, put_source
 from sessiondex.indexer.copies import update_copies
 from sessiondex.indexer.index_files import record_index_files
 from sessiondex.indexer.item_store import Flushed, ItemStore
 from sessiondex.indexer.library import Epoch
-from sessiondex.indexer.preparing import (
-    TITLE_CHARACTERS,
-    Chunk,
-    ChunkBuilder,
-    FacetLists,
-    PreparedEntries,
-)
+from sessiondex.indexer.preparing import Chunk, ChunkBuilder, FacetLists, PreparedEntries
 from sessiondex.indexer.term_document import TermDocument
 from sessiondex.indexer.term_fields import facet
+from sessiondex.limits import TITLE
 from sessiondex.model import Record, SessionHeader
 
 RECENT_TEXTS: Final = 200_000
@@ -98,19 +88,13 @@ class LibraryWriter:
             with self._catalog.transaction() as db:
                 put_meta(db, seq=seq)
         self._store = epoch.store.writer(lengths)
-        # One thread keeps up with what is fed to it, and makes fewer segments to merge and search.
-        self._index = epoch.index.writer(heap_bytes, num_threads=1)
-        self._index_folder = epoch.index.folder
-        self._index.delete_seq_from(self._seq)
         self._to_purge: dict[int, SessionRow] = {
             row[0]: SessionRow.from_json(row[1])
             for row in self._catalog.rows(
                 "SELECT ord, row FROM sessions WHERE current=0 AND purged=0"
             )
         }
-        if self._to_purge:
-            self._index.delete_sessions(list(self._to_purge))
-            self._docs -= sum(row.docs for row in self._to_purge.values())
+        self._docs -= sum(row.docs for row in self._to_purge.values())
         self._has_texts = self._catalog.row("SELECT 1 FROM payloads LIMIT 1") is not None
         """Whether the catalog knows texts that are not among the recent ones."""
         self._recent: dict[bytes, int] = {}
@@ -118,6 +102,16 @@ class LibraryWriter:
         self.is_dead = False
         """A part of it failed; only a new writer goes on."""
         self._clear()
+        self._index_folder = epoch.index.folder
+        # One thread keeps up with what is fed to it, and makes fewer segments to merge and search.
+        self._index = epoch.index.writer(heap_bytes, num_threads=1)
+        try:
+            self._index.delete_seq_from(self._seq)
+            self._index.delete_sessions(list(self._to_purge))
+        except BaseException:
+            with suppress(SessiondexError):  # the first error is the one to tell
+                self._index.abandon()
+            raise
 
     def _clear(self) -> None:
         self._sinks: dict[int, SessionSink] = {}
@@ -206,7 +200,7 @@ class LibraryWriter:
         row.sub_agent = header.sub_agent or row.sub_agent
         row.run = {**row.run, **header.run}
         if header.title:
-            row.title, row.own_title = header.title[:TITLE_CHARACTERS], True
+            row.title, row.own_title = header.title[: TITLE.maximum], True
 
     # ------------------------------------------------------------ records
 

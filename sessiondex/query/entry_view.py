@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sessiondex.limits import FIELD, SUMMARY
+from sessiondex.limits import FIELD, SUMMARY, TITLE
 from sessiondex.masking import SHORTEST_BYTES, mask
 from sessiondex.model import derived_summary, entry_label, flag_names
 from sessiondex.query.cutting import MaskedText, entry_head
@@ -75,9 +75,6 @@ def summary(capture: Capture, entry: Entry, *, reveal: bool = False) -> str:
 _PLACEHOLDER: Final = "[REDACTED:"
 
 
-_STORED_TITLE: Final = 120
-"""Characters that a library keeps of a title."""
-
 _LAST_WORD = re.compile(r"[!-~]+\Z")
 
 
@@ -86,7 +83,7 @@ def shown_title(title: str, *, reveal: bool = False) -> str:
     last word, which may be half a credential."""
     if reveal:
         return title
-    if len(title) >= _STORED_TITLE:
+    if len(title) >= TITLE.maximum:
         title = _LAST_WORD.sub("", title)
     return mask(title).text
 

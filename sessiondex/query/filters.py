@@ -17,7 +17,7 @@ from sessiondex.query.ranked import Field
 from sessiondex.query.selection import ALL_KINDS, kind_codes
 
 if TYPE_CHECKING:
-    from sessiondex.indexer.catalog import SessionRow
+    from sessiondex.indexer.catalog_rows import SessionRow
     from sessiondex.query.request import SearchRequest
 
 _TOOLS: Final = frozenset((3, 4))

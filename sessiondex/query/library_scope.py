@@ -23,15 +23,14 @@ from sessiondex.query.scope import (
     CandidateQuery,
     Found,
     found_in,
-    keys_behind,
+    hits_behind,
     neighbours,
-    newest_behind,
     require_no_refs,
 )
 from sessiondex.query.text_scan import TextScan
 
 if TYPE_CHECKING:
-    from sessiondex.indexer.catalog import SessionRow
+    from sessiondex.indexer.catalog_rows import SessionRow
 
 _NARROWING_SESSIONS: Final = 1_000
 """Sessions; up to here the index is told which they are, above it their entries are dropped."""
@@ -40,7 +39,7 @@ _KEPT_CAPTURES: Final = 64
 
 
 class LibraryScope:
-    """The committed entries of all current sessions of a snapshot, up to a mark."""
+    """The committed entries of all sessions of a snapshot, up to a mark."""
 
     def __init__(
         self,
@@ -91,12 +90,12 @@ class LibraryScope:
 
     def by_key(self, query: CandidateQuery, *, after: int | None) -> Iterator[int]:
         compiled = query.compile(self._searcher)
-        keys = keys_behind(self._searcher, compiled, self._narrowed, after)
+        keys = hits_behind(self._searcher.keys, compiled, self._narrowed, after)
         return (key for key in keys if self._row(key >> 32) is not None)
 
     def by_time(self, query: CandidateQuery, *, after: TimedKey | None) -> Iterator[TimedKey]:
         compiled = query.compile(self._searcher)
-        hits = newest_behind(self._searcher, compiled, self._narrowed, after)
+        hits = hits_behind(self._searcher.newest, compiled, self._narrowed, after)
         return (hit for hit in hits if self._row(hit.key >> 32) is not None)
 
     def by_score(self, query: CandidateQuery) -> list[ScoredKey]:
@@ -140,7 +139,7 @@ class LibraryScope:
         return self._snapshot.catalog.holders(identity) if identity else []
 
     def _row(self, ord: int) -> SessionRow | None:
-        """The row of a session that is current and admitted."""
+        """The row of a session that is in the snapshot and admitted."""
         if ord not in self._admitted:
             row = self._snapshot.session_row(ord)
             admitted = row is not None and self._filters.admits_session(row)
@@ -179,7 +178,7 @@ class LibraryScope:
 
 
 def also_in(snapshot: LibrarySnapshot, found: Found) -> AlsoIn:
-    """The other current sessions that hold an entry."""
+    """The other sessions of a snapshot that hold an entry."""
     identity = found.entry.identity
     if not identity:
         return AlsoIn([], 0)

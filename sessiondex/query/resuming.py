@@ -13,7 +13,7 @@ from sessiondex.indexer.sources import format_named
 from sessiondex.model import SessionHeader
 
 if TYPE_CHECKING:
-    from sessiondex.indexer.catalog import SessionRow
+    from sessiondex.indexer.catalog_rows import SessionRow
 
 _SECOND_SOURCE = re.compile(r"~[0-9]+\Z", re.ASCII)
 """Ends the id of a session whose own id another source had already."""

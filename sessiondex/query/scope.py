@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from tantivy import Query
 
@@ -30,6 +30,9 @@ _NEIGHBOURS: Final = 16
 """Entries between two that are asked for are read along rather than apart."""
 MAX_LOOSE: Final = 20_000
 """Entries beyond the index that a ranked query indexes in memory."""
+
+
+_Place = TypeVar("_Place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +157,13 @@ class CaptureScope:
                 # All of them, so the index has nothing to tell.
                 yield from self._keys(self._indexed, after)
             else:
-                yield from keys_behind(searcher, compiled, narrowed, after)
+                yield from hits_behind(searcher.keys, compiled, narrowed, after)
         if not query.needs_index:
             yield from self._keys(self._loose, after)
 
     def by_time(self, query: CandidateQuery, *, after: TimedKey | None) -> Iterator[TimedKey]:
         streams: list[Iterable[TimedKey]] = [
-            newest_behind(searcher, compiled, narrowed, after)
+            hits_behind(searcher.newest, compiled, narrowed, after)
             for searcher, narrowed, compiled in self._indexes(query)
         ]
         if not query.needs_index:
@@ -274,26 +277,21 @@ def latest_first(hit: TimedKey) -> tuple[int, int]:
     return -hit.time, hit.key
 
 
-def keys_behind(
-    searcher: TermSearcher, query: Query | None, filters: Filter, after: int | None
-) -> Iterator[int]:
-    """Keys that match, ascending, asked for in growing portions."""
-    chunk = _FIRST_CHUNK
-    while True:
-        keys = searcher.keys(query or Query.all_query(), filters, after=after, limit=chunk)
-        yield from keys
-        if len(keys) < chunk:
-            return
-        after, chunk = keys[-1], min(chunk * 4, _LAST_CHUNK)
+class _Find(Protocol[_Place]):
+    """A look-up of a searcher: its first hits, in order, behind one."""
+
+    def __call__(
+        self, query: Query, filters: Filter, *, after: _Place | None, limit: int
+    ) -> list[_Place]: ...
 
 
-def newest_behind(
-    searcher: TermSearcher, query: Query | None, filters: Filter, after: TimedKey | None
-) -> Iterator[TimedKey]:
-    """Hits by time, the latest first, asked for in growing portions."""
+def hits_behind(
+    find: _Find[_Place], query: Query | None, filters: Filter, after: _Place | None
+) -> Iterator[_Place]:
+    """What a look-up finds, asked for in growing portions."""
     chunk = _FIRST_CHUNK
     while True:
-        hits = searcher.newest(query or Query.all_query(), filters, after=after, limit=chunk)
+        hits = find(query or Query.all_query(), filters, after=after, limit=chunk)
         yield from hits
         if len(hits) < chunk:
             return

@@ -22,7 +22,7 @@ from sessiondex.query.resuming import resume_command
 from sessiondex.query.times import format_time
 
 if TYPE_CHECKING:
-    from sessiondex.indexer.catalog import SessionRow
+    from sessiondex.indexer.catalog_rows import SessionRow
     from sessiondex.indexer.snapshot import LibrarySnapshot
 
 NO_TIME: Final = -(1 << 63)

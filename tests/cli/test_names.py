@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sessiondex.cli.names import Place, ShortNames, place_of, short_ref, split_word
 from sessiondex.errors import NotFound, SessiondexError, UsageError
-from sessiondex.indexer.catalog import SourceRow
+from sessiondex.indexer.catalog_rows import SourceRow
 from sessiondex.indexer.library import Library
 from sessiondex.indexer.writing import LibraryWriter
 from sessiondex.model import Item, Record, SessionHeader

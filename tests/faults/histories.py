@@ -56,6 +56,10 @@ class History:
         """Does the job in a child, with faults."""
         return self.server.run(self.job, faults, library=library, **self.arguments)
 
+    def again(self, library: Path, faults: dict[str, Any]) -> Ended:
+        """Does the job in a child with faults, and after a failure once more without them."""
+        return self.server.run(f"{self.job}_again", faults, library=library, **self.arguments)
+
     def start(self, library: Path) -> int:
         return self.server.start(self.job, None, library=library, **self.arguments)
 

@@ -7,6 +7,7 @@ from typing import Any
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.folding import fold
 from sessiondex.indexer.library import Library
+from sessiondex.indexer.snapshot import LibrarySnapshot
 from sessiondex.query.request import SearchRequest
 from sessiondex.query.search import search
 
@@ -27,20 +28,23 @@ def everything(capture: Capture) -> list[Any]:
     ]
 
 
-def found(library: Library, query: str) -> list[str]:
+def found(snapshot: LibrarySnapshot, query: str) -> list[str]:
     """The refs of all hits of a literal, copies too."""
     request = SearchRequest(query=query, match="literal", order="source", copies=True, limit=100)
-    page = search(library.snapshot(), request)
+    page = search(snapshot, request)
     assert page["next_cursor"] is None
     return sorted(f"{hit['session']}:{hit['entry_ref']}" for hit in page["hits"])
 
 
 def picture(library: Library, *queries: str) -> dict[str, Any]:
     """All that a library says of its sessions, and what it finds."""
-    snapshot = library.snapshot()
-    names = sorted(row.session for row in snapshot.rows())
-    told: dict[str, Any] = {name: everything(snapshot.capture(name, live=False)) for name in names}
-    told["found"] = {query: found(library, query) for query in queries or QUERIES}
+    return picture_at(library.snapshot(), *queries)
+
+
+def picture_at(snapshot: LibrarySnapshot, *queries: str) -> dict[str, Any]:
+    captures = (snapshot.capture_of(row.ord) for row in list(snapshot.rows()))
+    told: dict[str, Any] = {c.session: everything(c) for c in captures if c is not None}
+    told["found"] = {query: found(snapshot, query) for query in queries or QUERIES}
     return told
 
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -18,7 +19,7 @@ from sessiondex.indexer.lock import writer_lock
 from tests.builders import claude_path, conversation, index, write_lines
 from tests.faults.children import Children
 from tests.faults.histories import picture_of, write_grown, write_old
-from tests.faults.pictures import everything, picture
+from tests.faults.pictures import QUERIES, everything, found, picture
 
 NOBODY = 65534
 
@@ -45,6 +46,73 @@ def test_a_second_writer_waits_its_turn_and_both_complete(place: Path, server: C
     assert [end.told.get("error") for end in ended] == [None, None]
     assert [end.told["result"]["entries"] for end in ended] == [48, 48]
     assert len(picture_of(library)) == 9  # eight sessions, and what was found
+
+
+def test_a_capture_that_was_never_read_answers_after_all_that_came_later(
+    place: Path, server: Children
+) -> None:
+    """Fifty commits, a rewrite and a forgetting by other processes; then the first look."""
+    home, folder = place / "home", place / "library"
+    write_old(home)
+    server.run("index", library=folder, home=home)
+    before = picture_of(folder)
+    with Library.open(folder) as reader:
+        snapshot = reader.snapshot()
+        captures = [reader.capture(name, live=False) for name in ("one", "two", "three")]
+        for n in range(2):
+            write_lines(
+                claude_path(home, "one"), conversation(7, start=1000 + 100 * n), append=True
+            )
+            server.run("index", library=folder, home=home, batch_bytes=1)
+        assert reader.snapshot().commit - snapshot.commit >= 50
+        write_grown(home)
+        server.run("index", library=folder, home=home)
+        server.run("forget", library=folder, sessions=["one", "two"])
+        assert [everything(capture) for capture in captures] == [
+            before[name] for name in ("one", "two", "three")
+        ]
+        assert {query: found(snapshot, query) for query in QUERIES} == before["found"]
+        assert sorted(row.session for row in reader.snapshot().rows()) == ["four", "three"]
+
+
+def test_every_look_during_writes_is_of_one_state(place: Path, server: Children) -> None:
+    home, folder, done = place / "home", place / "library", place / "done"
+    write_old(home)
+    server.run("index", library=folder, home=home)
+    watchers = [server.start("watch", library=folder, until=done) for _ in range(2)]
+    for n in range(4):
+        write_lines(claude_path(home, "one"), conversation(3, start=1000 + 50 * n), append=True)
+        write_lines(claude_path(home, "two"), conversation(1 + n, start=3000 + 50 * n))
+        server.run("index", library=folder, home=home, batch_bytes=1_000)
+        server.run("forget", library=folder, sessions=["three"])
+        server.run("index", library=folder, home=home, again=True)
+    done.touch()
+    for watcher in watchers:
+        ended = server.wait(watcher)
+        assert ended.code == 0
+        assert ended.told.get("result", 0) > 0, ended.told
+
+
+def test_a_thread_reads_while_another_writes_with_the_same_library(place: Path) -> None:
+    home = place / "home"
+    write_old(home)
+    with Library.create(place / "library") as library:
+        index(library, home)
+        before = picture(library)
+        inside, looked = Event(), Event()
+
+        def pause(_: object) -> None:
+            inside.set()
+            assert looked.wait(60)
+
+        write_grown(home)
+        writer = Thread(target=lambda: index(library, home, progress=pause))
+        writer.start()
+        assert inside.wait(60)
+        assert picture(library) == before  # before the writer is let go on
+        looked.set()
+        writer.join()
+        assert picture(library) != before
 
 
 def test_readers_keep_the_state_they_opened_while_a_writer_works(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import faulthandler
 import importlib
 import io
 import json
@@ -32,7 +33,7 @@ from sessiondex.indexer.check import check_library, repair_library
 from sessiondex.indexer.forget import forget_sessions
 from sessiondex.indexer.library import Library
 from tests.builders import index
-from tests.faults.pictures import picture
+from tests.faults.pictures import found_by_reading, picture, picture_at
 
 FILE_CALLS = frozenset(
     (
@@ -44,12 +45,35 @@ FILE_CALLS = frozenset(
 )  # fmt: skip
 """Calls of the system, SQLite and tantivy between which what is on the disk may change."""
 
+SECONDS = 120
+"""A child that takes longer hangs: it shows where, and ends."""
+
 # ---------------------------------------------------------------- jobs
 
 
 def do_index(library: str, home: str, **options: Any) -> Any:
     with Library.create(library) as opened:
         return index(opened, Path(home), **options).to_json()
+
+
+def do_index_again(library: str, home: str, **options: Any) -> Any:
+    with Library.create(library) as opened:
+        return _again(lambda: index(opened, Path(home), **options).to_json())
+
+
+def do_forget_again(library: str, sessions: list[str]) -> Any:
+    with Library.open(library) as opened:
+        return _again(lambda: forget_sessions(opened, sessions))
+
+
+def _again(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Does a job; after a failure, of which it tells, once more without the faults."""
+    try:
+        return job()
+    except SessiondexError as error:
+        first = str(error)
+    _heal()
+    return {"first": first, **job()}
 
 
 def do_forget(library: str, sessions: list[str]) -> Any:
@@ -68,6 +92,25 @@ def do_check(library: str) -> Any:
 def do_picture(library: str, queries: list[str] | None = None) -> Any:
     with Library.open(library) as opened:
         return picture(opened, *(queries or ()))
+
+
+def do_watch(library: str, until: str) -> Any:
+    """Looks at a library that others change, opened anew and held open, until a file is there.
+
+    A look during which nothing was committed is of one state: what is found is what is read.
+    """
+    looks = 0
+    with Library.open(library) as held:
+        while not os.path.exists(until) or not looks:
+            with Library.open(library) as opened:
+                for each in (opened, held):
+                    snapshot = each.snapshot()
+                    told = picture_at(snapshot)
+                    now = each.snapshot()
+                    if (now.epoch, now.commit) == (snapshot.epoch, snapshot.commit):
+                        assert told["found"] == found_by_reading(told), told["found"]
+                        looks += 1
+    return looks
 
 
 def do_flips(library: str, file: str, flips: list[list[int]], queries: list[str]) -> Any:
@@ -134,9 +177,24 @@ def _is_plain(function: Any) -> bool:
     return isinstance(owner, str | bytes | io.IOBase)
 
 
+_ballast: list[str] = []
+_healthy: dict[str, Any] = {}
+
+
+def _heal() -> None:
+    """Takes the faults away again."""
+    for path in _ballast:
+        os.unlink(path)
+    for name, real in _healthy.items():
+        setattr(os, name, real)
+    if "fdatasync" in _healthy:
+        store_files._sync_data = os.fdatasync
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+
+
 def _fail_nth(name: str, at: int, code: int) -> None:
     """Lets the `at`-th call of an `os` function fail, and all that follow where `at` is < 0."""
-    real = getattr(os, name)
+    real = _healthy[name] = getattr(os, name)
     calls = 0
 
     def failing(*arguments: Any, **keywords: Any) -> Any:
@@ -157,7 +215,9 @@ def _prepared(faults: dict[str, Any]) -> _Counter:
         os.setgid(faults["uid"])
         os.setuid(faults["uid"])
     if "file_bytes" in faults:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (faults["file_bytes"],) * 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (faults["file_bytes"], resource.RLIM_INFINITY))
+    if "ballast" in faults:
+        _ballast.append(faults["ballast"])
     if "fail" in faults:
         name, at, code = faults["fail"]
         _fail_nth(name, at, getattr(errno, code))
@@ -201,6 +261,7 @@ def serve() -> None:
             child = os.fork()
             if not child:
                 os.close(reader)
+                faulthandler.dump_traceback_later(SECONDS, exit=True)
                 answer = pickle.dumps(perform(request))
                 while answer:
                     answer = answer[os.write(writer, answer) :]

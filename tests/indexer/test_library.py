@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+import zstandard
 
 from sessiondex.errors import Busy, Failed, HiddenEntry, NotFound, PastEnd, Stale
 from sessiondex.indexer.capture import Capture
@@ -18,6 +21,7 @@ from sessiondex.indexer.library import Library
 from sessiondex.indexer.lock import writer_lock
 from sessiondex.indexer.refresh import RefreshOptions, index_library
 from sessiondex.indexer.sources.base import SourceFile
+from sessiondex.indexer.term_index import TermWriter
 from sessiondex.model import EntryRef, Item, flag_names
 from tests.builders import (
     Clock,
@@ -310,6 +314,51 @@ def test_forgetting_leaves_no_trace_and_index_skips_the_source(tmp_path: Path, h
     assert check_library(tmp_path / "lib", sources=True).to_json()["problems"] == []
 
 
+def test_forgetting_that_leaves_files_behind_says_so_and_the_library_goes_on(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    library = Library.create(tmp_path / "lib")
+    write_lines(claude_path(home, "one"), conversation(1))
+    write_lines(claude_path(home, "two"), conversation(1))
+    index(library, home)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", refuse)
+        with pytest.raises(Failed, match="remove an old part"):
+            forget_sessions(library, ["one"])
+    assert [row.session for row in library.snapshot().rows()] == ["two"]
+    index(library, home)
+    assert not list((tmp_path / "lib").glob("*-1*"))
+
+
+def test_a_closed_library_says_that_it_was_closed(library: Library, home: Path) -> None:
+    write_lines(claude_path(home, "one"), conversation(1))
+    index(library, home)
+    capture = library.capture("one")
+    library.close()
+    for use in (library.snapshot, lambda: capture.entry(0), lambda: index(library, home)):
+        with pytest.raises(Failed, match="was closed; open it again") as told:
+            use()
+        assert told.value.kind == "failed"
+
+
+def test_a_run_that_fails_as_it_begins_leaves_room_for_the_next_while_its_error_is_kept(
+    library: Library, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise Failed("the disk refuses")
+
+    write_lines(claude_path(home, "one"), conversation(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(TermWriter, "delete_seq_from", refuse)
+        with pytest.raises(Failed, match="refuses") as kept:
+            index(library, home)
+    assert index(library, home).entries == 4
+    assert kept.value.__traceback__ is not None
+
+
 def test_a_second_writer_is_told_who_holds_the_library(tmp_path: Path, home: Path) -> None:
     library = Library.create(tmp_path / "lib")
     write_lines(claude_path(home, "one"), conversation(1))
@@ -357,6 +406,27 @@ def test_a_failed_file_does_not_stop_the_others(library: Library, home: Path) ->
     )
     assert report.indexed == 1
     assert report.failed + report.skipped == 1
+
+
+def test_a_compressed_file_that_was_cut_keeps_its_readable_records_and_is_reported(
+    library: Library, home: Path
+) -> None:
+    path = claude_path(home, "one").with_suffix(".jsonl.zst")
+    path.parent.mkdir(parents=True)
+    lines = "".join(f"{json.dumps(record)}\n" for record in conversation(2_000)).encode()
+    packed = zstandard.ZstdCompressor().compress(lines)
+    path.write_bytes(packed[: len(packed) // 2])
+    for _ in range(2):  # until it is whole
+        report = index(library, home)
+        assert report.failures == [
+            {"file": str(path), "reason": "damaged compression (the file was cut)"}
+        ]
+        assert (report.indexed, report.failed) == (0, 1)
+        assert 0 < library.capture("one").entry_count < 8_000
+    path.write_bytes(packed)
+    assert index(library, home).failures == []
+    capture = library.capture("one")
+    assert (capture.generation, capture.entry_count) == (1, 8_000)
 
 
 def test_a_list_of_items_is_a_capture_whose_refs_are_its_positions() -> None:

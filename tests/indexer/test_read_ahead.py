@@ -79,12 +79,15 @@ def test_excluded_projects_stay_out(home: Path) -> None:
     assert (report.indexed, report.skipped) == (1, 1)
 
 
-def test_a_file_that_breaks_off_in_damage_keeps_what_was_read(home: Path) -> None:
+@pytest.mark.parametrize("rest", [b"\xff", b""], ids=["in damage", "cut"])
+def test_a_file_that_breaks_off_keeps_what_was_read_and_is_reported(
+    home: Path, rest: bytes
+) -> None:
     text = b"".join(zlib.crc32(b"%d" % n).to_bytes(4, "big").hex().encode() for n in range(60_000))
     lines = claude_path(home, "s11").read_bytes() + b'{"type":"user","text":"' + text + b'"}\n'
     packed = zstandard.ZstdCompressor().compress(lines)
     claude_path(home, "packed").with_suffix(".jsonl.zst").write_bytes(
-        packed[: len(packed) * 3 // 4] + b"\xff" * (len(packed) // 4)
+        packed[: len(packed) * 3 // 4] + rest * (len(packed) // 4)
     )
     alone, together = Library.in_memory(), Library.in_memory()
     first = ahead(alone, home, processes=1)

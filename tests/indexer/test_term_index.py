@@ -194,6 +194,36 @@ def test_a_second_writer_is_busy(tmp_path: Path) -> None:
     TermIndex.open(tmp_path).writer().close()
 
 
+def test_a_writer_that_failed_leaves_room_for_the_next_while_its_error_is_kept(
+    tmp_path: Path,
+) -> None:
+    index = filled(["x"], tmp_path)
+    writer = index.writer()
+    with pytest.raises(Failed) as kept:
+        writer.add(key=-1, seq=1, time=None, facets=[], text="no key is negative")
+    with pytest.raises(Failed, match="closed"):
+        writer.add(key=1, seq=1, time=None, facets=[], text="y")
+    writer.close()
+    add(index, ["alpha"], 1)
+    assert candidates(index.searcher(), "lpha", 2) == [1]
+    assert kept.value.__traceback__ is not None
+
+
+def test_a_writer_that_cannot_be_opened_leaves_room_for_the_next_while_its_error_is_kept(
+    tmp_path: Path,
+) -> None:
+    filled(["alpha beta"], tmp_path)
+    index = TermIndex.open(tmp_path)
+    blob = next(tmp_path.glob("lexicon-*.terms"))
+    whole = blob.read_bytes()
+    blob.write_bytes(whole[:-3])
+    with pytest.raises(Damaged) as kept:
+        index.writer()
+    blob.write_bytes(whole)
+    index.writer().close()
+    assert kept.value.__traceback__ is not None
+
+
 def test_a_commit_that_does_not_hold_what_was_expected_fails_and_ends_the_writer() -> None:
     writer = TermIndex.create(None).writer()
     writer.add(key=1, seq=1, time=None, facets=[], text="x")

@@ -15,6 +15,7 @@ from sessiondex.indexer.snapshot import LibrarySnapshot
 from sessiondex.model import Item
 from sessiondex.query import search as search_module
 from sessiondex.query.search import SearchRequest, iterate, search
+from sessiondex.query.session_list import SessionFilter, list_sessions
 from tests.builders import claude_path, claude_result, claude_user, conversation, index, write_lines
 from tests.query.made_sessions import SECRET, capture_of
 
@@ -335,6 +336,18 @@ def test_secrets_are_masked_in_snippets_and_listings() -> None:
         assert SECRET[:12] not in orjson.dumps(page).decode()
 
 
+def test_a_title_that_was_cut_inside_a_secret_shows_nothing_of_it(
+    library: Library, home: Path
+) -> None:
+    write_lines(claude_path(home, "one"), [claude_user("word " * 22 + SECRET, 1)])
+    index(library, home)
+    snapshot = library.snapshot()
+    (row,) = snapshot.rows()
+    assert row.title.endswith(SECRET[:10]) and SECRET not in row.title
+    (shown,) = list_sessions(snapshot, SessionFilter())["sessions"]
+    assert shown["title"].split() == ["word"] * 22
+
+
 def test_a_hit_inside_a_secret_is_dropped_for_a_model_only() -> None:
     capture = capture_of(f"the key is {SECRET} ok", f"{SECRET[4:16]} in the open")
     request = SearchRequest(query=SECRET[4:16])
@@ -482,6 +495,42 @@ def test_library_filters_name_sessions_agents_projects_branches_and_models(
         sessions(session="three")
     with pytest.raises(InvalidArgument):
         ask(snapshot, query="number", entry_refs=["E0"])
+
+
+def test_a_snapshot_lists_and_finds_the_same_after_rewrites_and_new_sessions(
+    library: Library, home: Path
+) -> None:
+    path = write_lines(claude_path(home, "one"), conversation(1))
+    write_lines(claude_path(home, "two"), conversation(1, start=100))
+    index(library, home)
+    write_lines(path, conversation(2, start=50))
+    index(library, home)  # the first generation leaves the index with the next commit
+    snapshot = library.snapshot()
+    asked: list[dict[str, Any]] = [
+        {"query": "spindle number"},
+        {"query": "pindle number", "match": "literal", "session": ["one", "two"]},
+        {"query": r"spindle_\d+", "match": "regex", "project": "lathe"},
+        {"order": "newest"},
+        {"copies": True},
+    ]
+
+    def seen(snapshot: LibrarySnapshot) -> list[Any]:
+        rows = [(row.session, row.generation) for row in snapshot.rows()]
+        listed = [row["session"] for row in list_sessions(snapshot, SessionFilter())["sessions"]]
+        hits = [ask(snapshot, **each, limit=100)["hits"] for each in asked]
+        assert all(hits)
+        return [rows, listed, hits]
+
+    before = seen(snapshot)
+    assert before[0] == [("two", 1), ("one", 2)]
+    write_lines(path, conversation(1, start=50, word="wheel"))
+    write_lines(claude_path(home, "three"), conversation(2, start=50))  # holds what one held
+    index(library, home)
+    assert seen(snapshot) == before
+    write_lines(path, conversation(1, start=70))
+    index(library, home)
+    assert seen(snapshot) == before
+    assert seen(library.snapshot())[0] == [("two", 1), ("one", 4), ("three", 1)]
 
 
 def test_copies_are_collapsed_onto_their_owner(library: Library, home: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from sessiondex.errors import InvalidArgument
 from sessiondex.indexer.sources.atif import ATIF
-from sessiondex.indexer.sources.base import DamagedCompression, Format, SourceFile
+from sessiondex.indexer.sources.base import CUT, DamagedCompression, Format, SourceFile
 from sessiondex.indexer.sources.chat import CHAT, CHAT_LINES
 from sessiondex.indexer.sources.claude_code import CLAUDE_CODE
 from sessiondex.indexer.sources.codex import CODEX
@@ -48,17 +48,17 @@ def recognise(source: SourceFile) -> Detection:
     try:
         head = source.head()
         if not head:
-            return Detection(None, NO_SESSION[0])
+            return Detection(None, CUT if source.is_cut() else NO_SESSION[0])
         if head.startswith(LFS_POINTER):
             return Detection(None, "a Git LFS pointer, not the file itself")
         for each in FORMATS:
             if each.matches(head, source):
                 return Detection(each)
+        return Detection(None, CUT if source.is_cut() else NO_SESSION[1])
     except (DamagedCompression, EOFError) as error:
         return Detection(None, str(error))
     except OSError as error:
         return Detection(None, f"{UNREADABLE}{error.strerror or error}")
-    return Detection(None, NO_SESSION[1])
 
 
 def detect(source: SourceFile) -> Format | None:

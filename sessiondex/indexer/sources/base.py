@@ -68,9 +68,58 @@ class SourceFile:
         with self.open() as file:
             return file.read(HEAD_BYTES)
 
+    def is_cut(self) -> bool:
+        """Whether a compressed file ends inside a frame: its reader takes that for the end."""
+        if not self.is_compressed:
+            return False
+        with open(self.path, "rb") as file:
+            return _ends_inside_frame(file, os.fstat(file.fileno()).st_size)
+
+
+def _ends_inside_frame(file: BinaryIO, size: int) -> bool:
+    """Walks over frames and blocks by what their headers say (RFC 8878); reads no contents."""
+    import zstandard
+
+    at = 0
+    while at < size:
+        file.seek(at)
+        head = file.read(_FRAME_HEADER)
+        if head[1:4] == _SKIPPABLE and head[0] >> 4 == 5:
+            at += 8 + int.from_bytes(head[4:8], "little")
+            continue
+        if len(head) >= 4 and head[:4] != ZSTD_MAGIC:
+            return False  # no frame: the reader calls it damage
+        try:
+            has_checksum = zstandard.get_frame_parameters(head).has_checksum
+            at += zstandard.frame_header_size(head)
+        except zstandard.ZstdError:
+            return len(head) < _FRAME_HEADER
+        is_last = False
+        while not is_last:
+            file.seek(at)
+            block = int.from_bytes(file.read(3), "little")
+            if at + 3 > size:
+                return True
+            is_last = bool(block & 1)
+            at += 3 + (1 if block >> 1 & 3 == _REPEATED else block >> 3)
+        at += 4 * has_checksum
+    return at > size
+
+
+_SKIPPABLE = b"\x2a\x4d\x18"
+"""Behind a first byte of 0x50 to 0x5f: a frame that is no data."""
+_FRAME_HEADER = 18
+"""Bytes of the longest one."""
+_REPEATED = 1
+"""The type of a block that is one byte, many times."""
+
 
 class DamagedCompression(OSError):
     """A compressed source breaks off in damage."""
+
+
+CUT = "damaged compression (the file was cut)"
+"""What is said of a compressed file that ends too early."""
 
 
 class _Decompressed(io.RawIOBase):

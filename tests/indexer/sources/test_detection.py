@@ -101,6 +101,8 @@ def test_names_of_formats_are_unique_and_others_are_refused() -> None:
         (b"", "empty file"),
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer, not the file itself"),
         (b"\x28\xb5\x2f\xfd" + b"\xff" * 99, "damaged compression"),
+        (zstandard.compress(b'{"a": 1}')[:-3], "damaged compression (the file was cut)"),
+        (zstandard.compress(b""), "empty file"),
         (b"\0" * 100_000, "no session of a known format"),
         (b"\x89PNG\r\n\x1a\n\0\0", "no session of a known format"),
         (b'{"a": 1}', "no session of a known format"),
