@@ -108,8 +108,8 @@ class Capture:
     ) -> None:
         self.row = row
         self.held = held or row
-        """The session as the library holds it, where a source that grew was read whole; else
-        `row`."""
+        """The session as the library holds it, where a changed source was read whole into
+        memory; else `row`."""
         self.session = row.session
         self.agent = row.agent
         self.project = row.project

@@ -124,6 +124,6 @@ def _whole(view: View, row: SessionRow, path: Path) -> LiveState | None:
             mark=snapshot.mark,
             searcher=snapshot.searcher,
             owner=library,
-            held=row if shared == row.records else None,
+            held=row,
         )
     )

@@ -306,9 +306,10 @@ class ExtractLedger:
         """How many leading records of a capture are extracted, or never need to be.
 
         The pointer counts in the capture in which it was set and in every one that begins with
-        it. In a later generation those records count that all generations since share. Where a
-        live tail was extracted that is gone with its source, and the library never read so far,
-        what the library held then counts. In any other capture nothing does. Where there is
+        it. In a later generation those records count that the library held then and that all
+        generations since share. Where something live was extracted that is gone or rewritten,
+        and the library never read it, what the library held then counts. In any other capture
+        nothing does. Where there is
         no pointer, the records that a fork or a resumed session repeats at its beginning count.
 
         Costs the digests of the prefix where the session grew since; without a pointer, the

@@ -19,9 +19,9 @@ class Pointer(NamedTuple):
     run_id: str
     moved_at: int
     base: str = ""
-    """Identity of what the library itself held, without the live tail; see `done_records`."""
+    """Identity of what the library itself held, without what is live; see `done_records`."""
     base_records: int = 0
-    """Records in that."""
+    """Leading records of that which the capture begins with."""
 
 
 class Lease(NamedTuple):

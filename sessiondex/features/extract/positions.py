@@ -20,7 +20,7 @@ class Done(NamedTuple):
     """How many leading records of a capture are done, and what says so.
 
     `pointer`: the capture begins with what the pointer saw; `stored`: it begins with the part of
-    that which the library held, and the live tail is gone; `shared`: the session was
+    that which the library held, and the live part is gone or another; `shared`: the session was
     rewritten behind these records; `rewritten`: none of it is what the pointer saw; `copied`: no
     pointer, the session begins with copies; `new`: no pointer.
     """
@@ -36,14 +36,16 @@ def done_records(capture: Capture, pointer: Pointer | None) -> Done:
         copied = _copied_prefix(capture)
         return Done(copied, "copied" if copied else "new")
     records = min(pointer.records, capture.record_count)
-    if pointer.generation < capture.generation:
-        shared = min(capture.row.shared[pointer.generation - 1 :], default=0)
-        return Done(min(records, shared), "shared" if records and shared else "rewritten")
-    if pointer.generation == capture.generation:
-        if begins_with_token(capture, pointer.token):
-            return Done(records, "pointer")
-        if pointer.base and begins_with_token(capture, pointer.base):
-            return Done(min(records, pointer.base_records), "stored")
+    if pointer.generation == capture.generation and begins_with_token(capture, pointer.token):
+        return Done(records, "pointer")
+    # What the library never read it compares with nothing: only what it held is counted on.
+    stored, base = min(records, pointer.base_records), pointer.base or pointer.token
+    generation = Token.parse(base)[1]
+    if generation < capture.generation:
+        shared = min(stored, min(capture.row.shared[generation - 1 :], default=0))
+        return Done(shared, "shared" if shared else "rewritten")
+    if generation == capture.generation and begins_with_token(capture, base):
+        return Done(stored, "stored")
     return Done(0, "rewritten")
 
 
@@ -87,10 +89,11 @@ def next_pointer(lease: Lease, current: Capture, *, now: int) -> NextPointer:
     _, generation, entries, _ = Token.parse(lease.token)
     if current.generation != generation or not begins_with_token(current, lease.token):
         return NextPointer(None, "the session is no longer the one that the run read")
-    row, base, base_records = current.held, lease.token, lease.last + 1
-    if row.entries <= entries:
-        base = Token.make(current.session, generation, row.entries, row.digest)
-        base_records = row.records
+    held, base, base_records = current.held, lease.token, lease.last + 1
+    if held.generation < generation or held.entries <= entries:
+        base = Token.make(current.session, held.generation, held.entries, held.digest)
+        # Of a rewrite that the library has not read it holds what both share.
+        base_records = min([held.records, *current.row.shared[held.generation - 1 :]])
     pointer = Pointer(
         lease.session, lease.token, generation, lease.last + 1, lease.run_id, now, base,
         base_records,

@@ -418,6 +418,42 @@ def test_a_rewrite_of_what_the_library_never_held_leaves_what_it_holds(source: S
     assert source.next_texts() == [OTHER]
 
 
+def test_a_generation_that_the_library_never_read_is_not_taken_for_one_that_it_did(
+    source: Source,
+) -> None:
+    source.write([OTHER])
+    assert source.run().report.pointer_moved  # of a second generation, which is only live
+    source.write(MORE)
+    source.index()  # the second generation of the library
+    assert source.next_texts() == MORE
+    source.write(MORE[:2])
+    assert source.next_texts() == MORE[:2]
+    source.index()
+    assert source.next_texts() == MORE[:2]
+
+
+def test_a_tail_that_the_library_never_read_is_not_taken_for_the_one_that_it_did(
+    source: Source,
+) -> None:
+    source.grow(TEXTS + MORE[:2])
+    assert source.run().report.pointer_moved and source.pointer == 8
+    source.write([*TEXTS, OTHER, *MORE])
+    source.index()
+    source.write([*TEXTS, OTHER, MORE[1]])
+    assert source.next_texts() == [OTHER, MORE[1]]
+    source.index()
+    assert source.next_texts() == [OTHER, MORE[1]]
+
+
+def test_what_a_rewrite_shares_with_the_library_stays_done_when_its_source_vanishes(
+    source: Source,
+) -> None:
+    source.write([*TEXTS[:4], OTHER])
+    assert source.run().report.pointer_moved and source.pointer == 5
+    source.path.unlink()
+    assert source.next_texts() == TEXTS[4:]
+
+
 def test_a_source_that_is_rewritten_and_restored_during_a_run_is_still_the_same(
     source: Source,
 ) -> None:
