@@ -104,12 +104,9 @@ class Capture:
         searcher: TermSearcher | None,
         tail: LiveTail | None = None,
         owner: object = None,
-        held: SessionRow | None = None,
+        held: Capture | None = None,
     ) -> None:
         self.row = row
-        self.held = held or row
-        """The session as the library holds it, where a changed source was read whole into
-        memory; else `row`."""
         self.session = row.session
         self.agent = row.agent
         self.project = row.project
@@ -136,6 +133,7 @@ class Capture:
         )
         """Entries that are not provisional."""
         self.digest = self.tail.digest or row.digest
+        self._held = held
         self._owner = owner
         """Keeps the library of an in-memory capture alive."""
         self.token = Token.make(self.session, self.generation, self.committed_count, self.digest)
@@ -180,6 +178,12 @@ class Capture:
 
         return capture_of_path(Path(path), session=session)
 
+    @property
+    def held(self) -> Capture:
+        """The session as its library holds it, among the other sessions; another capture than
+        this one where a changed source was read whole into memory."""
+        return self._held or self
+
     def committed(self) -> Capture:
         """This capture without its provisional tail: what may be cited, observed, extracted."""
         if self.committed_count == self.entry_count:
@@ -189,7 +193,7 @@ class Capture:
         tail = LiveTail(kept, records, self.tail.facts, self.tail.digest)
         return Capture(
             self.row, self.view, mark=self.mark, searcher=self.searcher, tail=tail,
-            owner=self._owner, held=self.held,
+            owner=self._owner, held=self._held,
         )  # fmt: skip
 
     # ------------------------------------------------------------ entries

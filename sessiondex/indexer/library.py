@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION: Final = 1
 """Version of library.json, catalog and item store."""
 
-INDEX_VERSION: Final = 1
+INDEX_VERSION: Final = 2
 """Version of the term index: fields, tokens, folding."""
 
 CONSISTENT_TRIES: Final = 200

@@ -124,6 +124,6 @@ def _whole(view: View, row: SessionRow, path: Path) -> LiveState | None:
             mark=snapshot.mark,
             searcher=snapshot.searcher,
             owner=library,
-            held=row,
+            held=Capture(row, view, mark=view.catalog.meta("seq"), searcher=None),
         )
     )

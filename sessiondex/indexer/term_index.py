@@ -23,9 +23,6 @@ from sessiondex.indexer.term_document import TermDocument, facet_list, term_docu
 from sessiondex.indexer.term_fields import SCHEMA, facet, range_query
 from sessiondex.indexer.term_searcher import TermSearcher
 
-INDEX_VERSION: Final = 1
-"""Changes with the schema and with what `tokens` makes of a text."""
-
 HEAP_BYTES: Final = 64_000_000
 
 _SMALL_BATCH: Final = 1 << 20
@@ -329,4 +326,4 @@ class TermWriter:
             raise AssertionError("unreachable") from None
 
 
-__all__ = ["INDEX_VERSION", "TermIndex", "TermSearcher", "TermWriter", "facet"]
+__all__ = ["TermIndex", "TermSearcher", "TermWriter", "facet"]

@@ -7,6 +7,7 @@ each character is a term. Nothing here is stored: changing it means rebuilding i
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -136,7 +137,7 @@ _SHAPE: Final = bytes(
     for c in range(256)
 )
 _HUMPS: Final = (b"aA", b"AAa")
-_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[A-Z]")
+_PIECE: Final = re.compile(r"[A-Z]+(?![^\W_A-Z])|[A-Z]?[^\W_A-Z]+|[A-Z]")
 _MAX_IDENTIFIER: Final = 64
 """Characters; longer mixed-case words are data, not names."""
 
@@ -148,11 +149,18 @@ def identifier_parts(word: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 15)
 def _spaced_parts(word: str) -> str:
-    return " ".join(_PIECE.findall(word)).lower()
+    return fold(" ".join(_PIECE.findall(word)))
 
 
 def humped_words(text: str) -> set[str]:
-    """The words of a text that have camelCase pieces of their own."""
+    """The words of a text that have camelCase pieces of their own.
+
+    A hump is between ASCII letters; letters beside them belong to the word, also others, but not
+    those of scripts that are written without spaces.
+    """
+    is_ascii = text.isascii()
+    if not is_ascii:
+        text = unicodedata.normalize("NFKC", text)
     shape = text.encode("ascii", "replace").translate(_SHAPE)
     words: set[str] = set()
     for hump in _HUMPS:
@@ -162,10 +170,26 @@ def humped_words(text: str) -> set[str]:
             stop = shape.find(b" ", at)
             if stop < 0:
                 stop = len(shape)
+            if not is_ascii:
+                start, stop = _word_around(text, start, stop)
             if stop - start <= _MAX_IDENTIFIER:
                 words.add(text[start:stop])
             at = shape.find(hump, stop)
     return words
+
+
+def _word_around(text: str, start: int, stop: int) -> tuple[int, int]:
+    """A stretch with the letters and digits beside it."""
+    least, most = max(start - _MAX_IDENTIFIER, 0), min(stop + _MAX_IDENTIFIER, len(text))
+    while start > least and _binds(text[start - 1]):
+        start -= 1
+    while stop < most and _binds(text[stop]):
+        stop += 1
+    return start, stop
+
+
+def _binds(character: str) -> bool:
+    return character.isalnum() and _UNSPACED_RUN.match(character) is None
 
 
 @lru_cache(maxsize=1)
