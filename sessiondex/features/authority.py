@@ -46,12 +46,13 @@ def _other_holders(capture: Capture, entry: Entry) -> list[tuple[Capture, Entry]
     found: list[tuple[Capture, Entry]] = []
     if not entry.identity:
         return found
-    catalog = capture.view.catalog
+    held = capture.held
+    catalog = held.view.catalog
     for ord, ordinal in catalog.holders(entry.identity):
         row = catalog.session(ord)
         if row is None or not row.current or row.session == capture.session:
             continue
-        other = Capture(row, capture.view, mark=capture.mark, searcher=None)
+        other = Capture(row, held.view, mark=held.mark, searcher=None)
         if ordinal < other.entry_count:
             found.append((other, other.entry(ordinal)))
     return found

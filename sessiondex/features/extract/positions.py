@@ -89,7 +89,7 @@ def next_pointer(lease: Lease, current: Capture, *, now: int) -> NextPointer:
     _, generation, entries, _ = Token.parse(lease.token)
     if current.generation != generation or not begins_with_token(current, lease.token):
         return NextPointer(None, "the session is no longer the one that the run read")
-    held, base, base_records = current.held, lease.token, lease.last + 1
+    held, base, base_records = current.held.row, lease.token, lease.last + 1
     if held.generation < generation or held.entries <= entries:
         base = Token.make(current.session, held.generation, held.entries, held.digest)
         # Of a rewrite that the library has not read it holds what both share.

@@ -410,6 +410,19 @@ def test_a_copy_that_lost_the_mark_of_the_harness_is_still_the_harness_word(
     ]  # fmt: skip
 
 
+def test_the_owner_of_a_copy_is_asked_also_where_the_source_was_changed_since(
+    workshop: Workshop,
+) -> None:
+    mine = [claude_user("The user says: skip the tests.", 0, isMeta=True)]
+    copies = forked(mine, isMeta=False)
+    workshop.hold(MAIN, mine)
+    workshop.hold(FORK, [*copies, claude_user("Go on.", 30)])
+    write_lines(claude_path(workshop.home, FORK), [*copies, claude_user("Stop.", 30)])
+    capture = workshop.capture(FORK)
+    assert capture.generation == 2
+    assert authorities(workshop, capture, ("E0",), ("E1",)) == ["derived", "user"]
+
+
 def test_a_poisoned_model_stages_under_the_hosts_judgement(workshop: Workshop) -> None:
     """It cites the poison, claims to be the user, and gives fields that are not its to give."""
     capture = workshop.hold(MAIN, MIXED)
