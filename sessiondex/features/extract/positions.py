@@ -33,7 +33,11 @@ def done_records(capture: Capture, pointer: Pointer | None) -> Done:
     """How many leading records of a capture are done; see `ExtractLedger.done_records`."""
     capture = capture.committed()
     if pointer is None:
-        copied = _copied_prefix(capture)
+        copied, held = _copied_prefix(capture), capture.held
+        if held is not capture:
+            # Only the library knows of copies that do not say so.
+            known = min([_copied_prefix(held), *capture.row.shared[held.generation - 1 :]])
+            copied = max(copied, known)
         return Done(copied, "copied" if copied else "new")
     records = min(pointer.records, capture.record_count)
     if pointer.generation == capture.generation and begins_with_token(capture, pointer.token):

@@ -12,6 +12,7 @@ import pytest
 from sessiondex.errors import InvalidArgument
 from sessiondex.features.services import RunRange
 from sessiondex.indexer.forget import forget_sessions
+from tests.builders import claude_path, claude_user, write_lines
 from tests.features.extract.made_sources import (
     FORMATS,
     HOLDS,
@@ -205,6 +206,19 @@ def test_a_rewrite_of_what_the_library_never_held_leaves_what_it_holds(source: S
     assert source.next_texts() == [OTHER]
     source.index()
     assert source.next_texts() == [OTHER]
+
+
+def test_a_resumed_session_begins_behind_its_copies_also_where_it_was_changed_since(
+    tmp_path: Path,
+) -> None:
+    source = Source(tmp_path, "claude code")
+    copied = [claude_user(text, n) for n, text in enumerate(TEXTS[:4])]
+    source.path, source.session = claude_path(tmp_path / "home", "two"), "two"
+    for text in (OTHER, MORE[0]):
+        write_lines(source.path, [*copied, claude_user(text, 300)])
+        if text == OTHER:
+            source.index()
+        assert source.next_texts() == [text]
 
 
 def test_a_generation_that_the_library_never_read_is_not_taken_for_one_that_it_did(
