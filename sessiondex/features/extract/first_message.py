@@ -24,6 +24,7 @@ from sessiondex.query.reply import clip_text
 from sessiondex.query.selection import Selection, kind_codes
 
 if TYPE_CHECKING:
+    from sessiondex.indexer.assembly import Counts
     from sessiondex.indexer.capture import Capture
     from sessiondex.model import Entry
 
@@ -62,6 +63,10 @@ class FirstMessage:
     real_users: frozenset[EntryRef]
     """All real user messages of the range."""
     omitted_users: int
+    """Real user messages of the range that do not stand in it."""
+    omitted_user_entries: int
+    """Entries of the user's side that are no real user message: synthetic, copied or empty.
+    None of them stands in it."""
     omitted_answers: int
     omitted_others: int
     """Entries of other kinds that the index leaves out."""
@@ -87,7 +92,7 @@ def first_message(
     facts = _facts(capture, run_range, first, stop)
     cite = _CITE.format(first=EntryRef(run_range.first), last=EntryRef(run_range.last))
     had = _staged_lines(staged)
-    fixed = [_HEAD, facts, _BARE, _INDEX, _left_out(10**9, 10**9, 10**9), cite, *had]
+    fixed = [_HEAD, facts, _BARE, _INDEX, _left_out(*[10**9] * 4), cite, *had]
     room = FIRST_MESSAGE.maximum - _size(fixed)
 
     # User messages come first, also before the index; answers get what nobody else needs.
@@ -104,15 +109,15 @@ def first_message(
     answer_lines = {} if is_full else _answer_lines(capture, answers, room)
     lines = user_lines.lines | answer_lines
     overview = [lines[ordinal] for ordinal in sorted(lines)]
+    omitted_users = len(users) - len(user_lines.lines)
+    omitted_user_entries = _counts(capture, first, stop).user - len(users)
+    omitted_answers = answers.total - len(answer_lines)
+    omitted_others = others.total - len(index)
     text = "\n".join(
         [
             _HEAD, facts, _BARE if user_lines.is_bare else _OVERVIEW, *overview,
             *([_INDEX, *index] if index else []),
-            _left_out(
-                len(users) - len(user_lines.lines),
-                answers.total - len(answer_lines),
-                others.total - len(index),
-            ),
+            _left_out(omitted_users, omitted_user_entries, omitted_answers, omitted_others),
             cite, *had,
         ]
     )  # fmt: skip
@@ -120,13 +125,18 @@ def first_message(
         text=text,
         shown=frozenset(capture.entry(ordinal).ref for ordinal in lines),
         real_users=frozenset(entry.ref for entry in users),
-        omitted_users=len(users) - len(user_lines.lines),
-        omitted_answers=answers.total - len(answer_lines),
-        omitted_others=others.total - len(index),
+        omitted_users=omitted_users,
+        omitted_user_entries=omitted_user_entries,
+        omitted_answers=omitted_answers,
+        omitted_others=omitted_others,
     )
 
 
 # ---------------------------------------------------------------- which entries
+
+
+def _counts(capture: Capture, first: int, stop: int) -> Counts:
+    return capture.counts(stop).minus(capture.counts(first))
 
 
 def _of_kind(capture: Capture, kind: str, first: int, stop: int) -> Iterable[Entry]:
@@ -183,7 +193,7 @@ def _fitting(lines: list[str], room: int) -> list[str]:
 
 
 def _facts(capture: Capture, run_range: RunRange, first: int, stop: int) -> str:
-    counts = capture.counts(stop).minus(capture.counts(first))
+    counts = _counts(capture, first, stop)
     return _line(
         session=shown_field(capture.session),
         agent=capture.agent,
@@ -263,10 +273,10 @@ def _index_line(capture: Capture, entry: Entry) -> str:
     )
 
 
-def _left_out(users: int, answers: int, others: int) -> str:
+def _left_out(users: int, user_entries: int, answers: int, others: int) -> str:
     return (
-        f"Left out: {users} user messages, {answers} assistant messages,"
-        f" {others} tool and system entries."
+        f"Left out: {users} user messages, {user_entries} other user entries,"
+        f" {answers} assistant messages, {others} tool and system entries."
     )
 
 

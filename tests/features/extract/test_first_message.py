@@ -14,7 +14,7 @@ from sessiondex.features.extract.prompt import extract_prompt
 from sessiondex.features.services import RunRange
 from sessiondex.indexer.capture import Capture
 from sessiondex.limits import FIRST_MESSAGE
-from sessiondex.model import SYNTHETIC, EntryRef, Item
+from sessiondex.model import COMPACTION_SUMMARY, COPIED, SIDECHAIN, SYNTHETIC, EntryRef, Item
 from tests.features.extract_runs import Host, capture_of
 
 
@@ -35,8 +35,14 @@ def users_of(message: FirstMessage) -> list[dict[str, object]]:
 
 
 def numbers(message: FirstMessage) -> tuple[int, ...]:
-    """What the message says that it left out: user messages, answers, other entries."""
-    found = re.search(r"Left out: (\d+) user messages, (\d+) .* (\d+) tool", message.text)
+    """What the message says that it left out: user messages, other user entries, answers, and
+    entries of other kinds."""
+    found = re.search(
+        r"^Left out: (\d+) user messages, (\d+) other user entries, (\d+) assistant messages,"
+        r" (\d+) tool and system entries\.$",
+        message.text,
+        re.MULTILINE,
+    )
     assert found is not None
     return tuple(int(each) for each in found.groups())
 
@@ -57,7 +63,7 @@ def session(turns: int, **more: int) -> list[Item]:
 
 def test_a_small_session_stands_in_it_whole() -> None:
     message = made(session(3))
-    assert numbers(message) == (0, 0, 0)
+    assert numbers(message) == (0, 0, 0, 0)
     kinds = [line.get("kind", "other") for line in lines(message)[1:]]
     assert kinds.count("user") == 3 and kinds.count("assistant") == 3
     assert kinds.count("other") == 12
@@ -70,7 +76,7 @@ def test_every_real_user_message_stands_in_it_and_answers_thin_out_first() -> No
     shown = users_of(message)
     assert len(shown) == 150 and message.omitted_users == 0
     assert 0 < message.omitted_answers < 150
-    assert numbers(message) == (0, message.omitted_answers, message.omitted_others)
+    assert numbers(message) == (0, 0, message.omitted_answers, message.omitted_others)
 
 
 def test_long_user_messages_are_clipped_and_say_how_long_they_are() -> None:
@@ -105,6 +111,21 @@ def test_synthetic_user_entries_are_no_user_messages() -> None:
     ]
     message = made(items)
     assert message.real_users == {EntryRef(0)} and "harness" not in message.text
+
+
+def test_user_entries_that_are_no_message_of_the_user_are_counted_as_left_out() -> None:
+    items = [
+        Item(0, "user", "Do it."),
+        *(Item(0, "user", f"the harness says {n}", flags=SYNTHETIC) for n in range(50)),
+        Item(0, "user", "earlier it was said", flags=SYNTHETIC | COMPACTION_SUMMARY),
+        Item(0, "user", "said before", flags=COPIED),
+        Item(0, "user", ""),
+        Item(0, "assistant", "Done."),
+    ]
+    message = made(items)
+    assert numbers(message) == (0, 53, 0, 0)
+    assert message.omitted_user_entries == 53
+    assert numbers(made(items, first=41, last=52)) == (0, 12, 0, 0)
 
 
 def test_nothing_outside_the_range_stands_in_it() -> None:
@@ -153,28 +174,44 @@ def test_the_staged_claims_of_a_full_run_do_not_pass_the_bound() -> None:
         st.tuples(
             st.sampled_from(["user", "assistant", "tool_call", "tool_result", "system"]),
             st.text(max_size=400) | st.sampled_from(["🙂" * 300, "界" * 900, "\x00\x1f" * 200]),
+            st.sampled_from([0, 0, SYNTHETIC, SIDECHAIN, COMPACTION_SUMMARY, COPIED])
+            | st.integers(0, SYNTHETIC | SIDECHAIN | COMPACTION_SUMMARY | COPIED),
         ),
         min_size=1,
         max_size=300,
-    )
+    ),
+    st.data(),
 )
-def test_it_keeps_its_bound_and_counts_what_it_leaves_out(parts: list[tuple[str, str]]) -> None:
+def test_it_keeps_its_bound_and_what_it_shows_and_left_out_is_the_range(
+    parts: list[tuple[str, str, int]], data: st.DataObject
+) -> None:
     items = [
-        Item(0, kind, text, call_id="c" if "tool" in kind else "", name="T")  # type: ignore[arg-type]
-        for kind, text in parts
+        Item(0, kind, text, flags=flags, call_id="c" if "tool" in kind else "", name="T")  # type: ignore[arg-type]
+        for kind, text, flags in parts
     ]
+    first = data.draw(st.integers(0, len(items) - 1))
+    last = data.draw(st.integers(first, len(items) - 1))
     capture = Capture.from_items(items, session_id="s1")
-    counts = capture.counts(capture.entry_count)
-    if not counts.total:
-        return
-    message = made(items)
+    start, stop = capture.lower(EntryRef(first)), capture.upper(EntryRef(last))
+    counts = capture.counts(stop).minus(capture.counts(start))
+    message = made(items, first, last)
     assert len(message.text.encode()) <= FIRST_MESSAGE.maximum
     shown = lines(message)[1:]
-    assert len(users_of(message)) + message.omitted_users == len(message.real_users)
-    others = sum("label" in line for line in shown)
-    assert others + message.omitted_others == counts.total - counts.user - counts.assistant
-    answers = sum(line.get("kind") == "assistant" for line in shown)
-    assert answers + message.omitted_answers == counts.assistant
+    users, user_entries, answers, others = numbers(message)
+    assert len(users_of(message)) + users == len(message.real_users)
+    assert len(users_of(message)) + users + user_entries == counts.user
+    assert sum(line.get("kind") == "assistant" for line in shown) + answers == counts.assistant
+    labelled = sum("label" in line for line in shown)
+    assert labelled + others == counts.system + counts.tool_input + counts.tool_output
+    assert len(shown) + users + user_entries + answers + others == counts.total == stop - start
+    assert (users, user_entries, answers, others) == (
+        message.omitted_users, message.omitted_user_entries, message.omitted_answers,
+        message.omitted_others,
+    )  # fmt: skip
+    # All that stands in it as said by the user is the user's own.
+    for line in users_of(message):
+        entry = capture.entry(capture.lower(EntryRef.parse(str(line["entry_ref"]))))
+        assert entry.kind == "user" and not capture.flags(entry) & (SYNTHETIC | COPIED)
 
 
 def test_the_prompt_has_a_digest_and_names_the_tools_and_kinds() -> None:
