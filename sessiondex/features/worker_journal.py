@@ -2,7 +2,7 @@
 
     <root>/<session>/<segment>.jsonl        folder 0700, file 0600
 
-A newline commits; what stands behind the last one was never part of the session and is cut off
+A newline commits; what stands after the last one was never part of the session and is cut off
 before the next turn. The log holds the conversation as the model had it, so that a worker can be
 restored from it, but of reasoning only that there was some. The instructions are not in it.
 """
@@ -57,13 +57,17 @@ class WorkerJournal:
     def begin(
         cls, root: Path, session: str, *, model: str, clock: Callable[[], float]
     ) -> WorkerJournal:
-        """A new segment of a session; its number is the next one.
+        """A new segment of a session; its number is the next one. It is durable, and so are the
+        names by which it is found.
 
         Raises:
             InvalidArgument: the session's name cannot name a folder.
             Failed: the file cannot be made.
         """
         folder = _folder(root, session)
+        # A name is durable when the folder that holds it was flushed.
+        named = [folder, root]
+        named += [each.parent for each in (root, *root.parents) if not each.exists()]
         try:
             for each in (root, folder):
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,6 +84,8 @@ class WorkerJournal:
             raise _unwritable(error) from error
         journal = cls(path, root, model=model, clock=clock)
         with journal.open():
+            for each in named:
+                _make_durable(each)
             return journal
 
     @classmethod
@@ -185,6 +191,18 @@ def _folder(root: Path, session: str) -> Path:
             hint="expected at most 100 letters, digits, '_', '.' and '-'",
         )
     return root / session
+
+
+def _make_durable(folder: Path) -> None:
+    """Flushes the names of a folder."""
+    try:
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+    except OSError as error:
+        raise _unwritable(error) from error
 
 
 def _segments(folder: Path) -> list[Path]:

@@ -261,7 +261,7 @@ def test_a_provider_that_refuses_makes_the_turn_fail_and_the_session_says_why(
 
 def test_a_turn_that_comes_to_its_limits_is_incomplete(tmp_path: Path) -> None:
     script = Script(call("Echo", text="again"))
-    worker = worker_of(tmp_path, script, budgets=Budgets.of(turns=4))
+    worker = worker_of(tmp_path, script, budgets=Budgets(turns=4))
     with pytest.raises(Incomplete, match="turn_limit"):
         worker.run_turn("never stop")
     assert len(script.requests) == 4
@@ -512,6 +512,36 @@ class FailingDisk:
         written = self._write(file, data[: self.room])
         self.room -= written
         return written
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_new_session_is_found_after_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    flushed: list[Path] = []
+    fsync = os.fsync
+
+    def watched(file: int) -> None:
+        fsync(file)
+        kept = os.fstat(file)
+        found = [each for each in (tmp_path, *tmp_path.rglob("*"))
+                 if os.path.samestat(each.stat(), kept)]  # fmt: skip
+        flushed.extend(found)
+        if is_refused and found[0].is_dir():
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(worker_journal.os, "fsync", watched)
+    root = tmp_path / "new" / "root"
+    if is_refused:
+        with pytest.raises(Failed, match="cannot be written: Input/output error"):
+            worker_of(root, Script("one"))
+        return
+    worker_of(root, Script("one"))
+    folders = {tmp_path, tmp_path / "new", root, root / SESSION}
+    assert set(flushed) == folders | {root / SESSION / "0001.jsonl"}
+    flushed.clear()
+    worker_of(root, Script("two"))
+    assert set(flushed) == {root, root / SESSION, root / SESSION / "0002.jsonl"}
 
 
 @pytest.mark.parametrize("room", [0, 30, 250, 400])
