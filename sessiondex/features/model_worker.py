@@ -22,7 +22,12 @@ from sessiondex.features.loop.loop import LoopEnd, LoopHost, ModelLoop
 from sessiondex.features.observation import WorkerObservationProvider
 from sessiondex.features.registry import Feature, OnFault, Registry
 from sessiondex.features.services import ServiceKey, Services
-from sessiondex.features.sub_worker import SUB_WORKERS, SubWorkerFeature, SubWorkerRegistry
+from sessiondex.features.sub_worker import (
+    SUB_WORKERS,
+    SubWorkerFeature,
+    SubWorkerRegistry,
+    TurnCompleted,
+)
 from sessiondex.features.worker_journal import WorkerJournal
 from sessiondex.features.worker_observation import PROVIDER, WorkerObservation
 from sessiondex.features.worker_records import (
@@ -70,6 +75,8 @@ class ModelWorker:
         self._children = children
         self._live = LiveSession(journal.path, journal.root, journal.stub)
         self._opening: list[Value] = []
+        self._untold: list[TurnCompleted] = []
+        """Of the notifications that were taken: those that are not committed."""
         self._are_errors: list[bool] = []
         """Of the calls that were served since the last answer."""
         self._is_broken = False
@@ -88,7 +95,8 @@ class ModelWorker:
 
     def run_turn(self, message: str) -> None:
         """Works until the model answers without a call, or is cancelled; in a thread that has no
-        event loop. A blank message says nothing beyond what is to be told of children.
+        event loop. A blank message says nothing beyond what is to be told of children. Of that,
+        what could not be committed is kept for the next turn, also of a restored worker.
 
         Raises:
             InvalidArgument: there is nothing to say.
@@ -117,6 +125,8 @@ class ModelWorker:
                     broke = note_record(f"The turn broke: {type(error).__name__}.")
                     self._journal.append([broke, end_record(is_error=True)])
                 raise
+            finally:
+                self._give_back()
         _require_good(end)
 
     def cancel(self) -> None:
@@ -138,7 +148,13 @@ class ModelWorker:
     def _notes(self) -> list[str]:
         if self._children is None:
             return []
-        return [each.text for each in self._children.take_notifications()]
+        self._untold = self._children.take_notifications()
+        return [each.text for each in self._untold]
+
+    def _give_back(self) -> None:
+        if self._children is not None and self._untold:
+            self._children.give_back(self._untold)
+        self._untold = []
 
     async def _turn(self, prompt: str) -> LoopEnd:
         async with self._model:
@@ -149,7 +165,12 @@ class ModelWorker:
         records = self._opening or message_records(message, self._are_errors)
         if message.kind == "request":
             self._opening, self._are_errors = [], []
-        self._journal.append(records)
+        before = self._journal.record_count
+        try:
+            self._journal.append(records)
+        finally:
+            # Notifications are the first records of a turn.
+            self._untold = self._untold[self._journal.record_count - before :]
         self._host.on_message(message)
 
     def _write_end(self, end: LoopEnd) -> None:

@@ -139,6 +139,11 @@ class SubWorkerRegistry:
             taken, self._notifications = self._notifications, []
         return taken
 
+    def give_back(self, notifications: Sequence[TurnCompleted]) -> None:
+        """Keeps notifications that were taken and not told to the parent, before later ones."""
+        with self._lock:
+            self._notifications[:0] = notifications
+
     def _notify(self, notification: TurnCompleted) -> None:
         with self._lock:
             self._notifications.append(notification)

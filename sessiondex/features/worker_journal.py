@@ -48,6 +48,8 @@ class WorkerJournal:
         self.root = root
         self.clock = clock
         """Epoch seconds."""
+        self.record_count = 0
+        """Records that this object has committed."""
         self.stub = SessionStub(f"{path.parent.name}/{path.stem}")
         self._model = model
         self._length = length
@@ -152,10 +154,12 @@ class WorkerJournal:
             os.fsync(self._file)
         except OSError as error:
             self._length += data.rfind(b"\n", 0, written) + 1
+            self.record_count += data.count(b"\n", 0, written)
             with suppress(OSError):
                 os.ftruncate(self._file, self._length)
             raise _unwritable(error) from error
         self._length += len(data)
+        self.record_count += data.count(b"\n")
 
     def discard(self) -> None:
         """Removes a segment in which no turn began; for whoever made it in vain."""

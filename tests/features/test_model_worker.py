@@ -706,6 +706,47 @@ def test_a_restored_parent_had_the_same_notifications(tmp_path: Path) -> None:
     assert told(boss.requests[-1])[1].endswith("\n\nand now?")
 
 
+@pytest.mark.parametrize(("room", "told_before"), [(0, 0), (200, 0), (400, 1), (800, 2)])
+def test_a_notification_that_could_not_be_committed_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, told_before: int
+) -> None:
+    disk = FailingDisk(monkeypatch)
+    family = Family(tmp_path, Script("unheard"), Script("done"), Script("done"))
+    for name in ("kid0", "kid1"):
+        family.children.send(name, "go")
+        join_turns()
+    disk.room = room
+    with pytest.raises(Failed, match="No space left"):
+        family.parent.run_turn("and now? " * 40)
+    disk.room = None
+    [path] = tmp_path.glob("boss/*.jsonl")
+    assert path.read_text().count("has finished its turn") == told_before
+    again = Script("Yes.")
+    journal, history = WorkerJournal.resume(tmp_path, "boss", model="script", clock=Clock())
+    restored = ModelWorker(
+        again.model, family.registry, journal, instructions="Lead.", host=loop_host(),
+        history=history, children=family.children,
+    )  # fmt: skip
+    restored.run_turn("still there?")
+    said = "\n\n".join(told(again.requests[0]))
+    places = [said.find(f"[Notification] Sub-worker 'kid{n}'") for n in (0, 1)]
+    assert 0 <= places[0] < places[1] and said.count("[Notification] Sub-worker") == 2
+    assert path.read_text().count("has finished its turn") == 2
+    assert family.children.take_notifications() == []
+
+
+def test_a_notification_is_kept_by_a_turn_that_is_cancelled_before_it_begins(
+    tmp_path: Path,
+) -> None:
+    family = Family(tmp_path, Script("unheard"), Script("done"))
+    family.children.send("kid0", "go")
+    join_turns()
+    family.parent.cancel()
+    family.parent.run_turn("and now?")
+    [kept] = family.children.take_notifications()
+    assert kept.subject.name == "kid0"
+
+
 def test_a_child_is_read_during_its_turn(tmp_path: Path) -> None:
     goes_on, began = threading.Event(), threading.Event()
     last = noted(began, held(goes_on, "I end."))
