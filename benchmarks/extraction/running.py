@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -72,7 +71,7 @@ class World:
             on_fault=_raise,
         )
         used = model or self._scripted(transcript)
-        result = asyncio.run(_run(Extraction(capture, used, host, model_name=self._policy), used))
+        result = Extraction(capture, used, host, model_name=self._policy).run()
         if transcript is None:
             report = result.report
             return Ran(result, report.shown_bytes, report.shown_user_entries)
@@ -87,11 +86,6 @@ class World:
         else:
             policy = {"explorer": explorer, "head-only": head_only}[self._policy]
         return ScriptedModel(policy).model(self._policy)
-
-
-async def _run(extraction: Extraction, model: Model) -> ExtractResult:
-    async with model:  # closes its HTTP client
-        return await extraction.run_async()
 
 
 def _raise(name: str, error: Exception) -> None:

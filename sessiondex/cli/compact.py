@@ -11,6 +11,7 @@ from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.modeling import (
     asked_budgets,
     budget_options,
+    ended_by_signals,
     live_line,
     loop_host,
     model_options,
@@ -56,31 +57,32 @@ def compact_command(
     The model sees the latest messages and may search and read the session; nothing is written.
     Exits with 0 and the summary, 4 where the run came to no end, 1 where it failed.
     """
-    budgets = asked_budgets(
-        invocation, max_turns=max_turns, max_tokens=max_tokens, max_seconds=max_seconds
+    budgets, notes = asked_budgets(
+        max_turns=max_turns, max_tokens=max_tokens, max_seconds=max_seconds
     )
-    opened = open_cli_model(invocation, model, base_url)
+    opened = open_cli_model(model, base_url)
     capture = invocation.named(split_word(session)[0]).capture
     with extra("extract"):
         from sessiondex.features.compaction import Compaction
     with live_line(invocation) as progress:
         compaction = Compaction(
-            capture, opened, loop_host(invocation, progress), model_name=model or "",
+            capture, opened, loop_host(progress), model_name=model or "",
             max_bytes=max_bytes, from_ref=ref_in(from_ref), through_ref=ref_in(through_ref),
             budgets=budgets, on_fault=report_fault,
         )  # fmt: skip
-        result = compaction.run()
-    if compaction.note is not None:
-        invocation.output.message(f"note: {compaction.note.message}")
-    _show(invocation, result)
+        with ended_by_signals(compaction.cancel):
+            result = compaction.run()
+    notes += [compaction.note] if compaction.note else []
+    _show(invocation, result, [note.to_json() for note in notes])
     return result.exit_code
 
 
-def _show(invocation: Invocation, result: CompactionResult) -> None:
+def _show(invocation: Invocation, result: CompactionResult, notes: list[dict[str, str]]) -> None:
     output, report = invocation.output, result.report
     if not output.is_for_people:
-        output.json(result.to_json())
+        output.json(result.to_json() | {"notes": notes})
         return
+    output.notes({"notes": notes})
     if result.summary is not None:
         output.line(printable(result.summary))
     else:

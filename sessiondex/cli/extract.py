@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import threading
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -18,6 +13,7 @@ from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.modeling import (
     asked_budgets,
     budget_options,
+    ended_by_signals,
     live_line,
     loop_host,
     model_options,
@@ -34,11 +30,14 @@ from sessiondex.cli.options import (
 )
 from sessiondex.cli.output import Column
 from sessiondex.cli.texts import byte_size, columns, count_of, local_time, printable
-from sessiondex.errors import Busy, InvalidArgument, UsageError
+from sessiondex.errors import Busy, InvalidArgument, SessiondexError, UsageError
 
 if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
     from sessiondex.features.extract.local import LocalExtractor, SessionStatus
     from sessiondex.features.extract.report import ExtractResult
+    from sessiondex.features.loop.budget import Budgets
     from sessiondex.features.services import RunRange
     from sessiondex.indexer.capture import Capture
 
@@ -93,6 +92,8 @@ def run_command(
     """
     if due == (session is not None):
         raise UsageError("one of SESSION and --due is needed", hint="name a session, or --due")
+    if dry_run and invocation.option("fresh"):
+        raise UsageError("--fresh writes the library", hint="leave it out of a dry run")
     if session is not None:
         if threshold is not None or limit is not None:
             raise UsageError("--threshold and --limit go with --due", hint="leave them out")
@@ -123,11 +124,13 @@ def _run_one(
     if dry_run:
         _show_request(invocation, extractor, capture, asked)
         return 0
-    result = _extract(invocation, extractor, capture, asked, options)
-    if invocation.output.is_for_people:
+    output, worker = invocation.output, _Worker.of(**options)
+    result = _extract(invocation, extractor, capture, asked, worker).result
+    if output.is_for_people:
+        output.notes({"notes": worker.notes})
         _print_result(invocation, result)
     else:
-        invocation.output.json(result.to_json())
+        output.json(result.to_json() | {"notes": worker.notes})
     return result.exit_code
 
 
@@ -143,51 +146,56 @@ def _extractor(invocation: Invocation, *, is_read: bool = False) -> LocalExtract
         library=library,
         state=invocation.opened.enter_context(state_of(invocation, is_read=is_read)),
         now=invocation.surroundings.now,
-        loop=loop_host(invocation),
+        loop=loop_host(),
         on_fault=report_fault,
     )
+
+
+class _Worker(NamedTuple):
+    """Which model works within which budgets; checked before the first run."""
+
+    model: Model
+    name: str
+    budgets: Budgets
+    notes: list[dict[str, str]]
+
+    @classmethod
+    def of(cls, model: str | None, base_url: str | None, **budgets: int | None) -> _Worker:
+        """Raises: as `open_cli_model` and `asked_budgets`."""
+        served, notes = asked_budgets(**budgets)
+        with extra("extract"):
+            opened = open_cli_model(model, base_url)
+        return cls(opened, model or "", served, [note.to_json() for note in notes])
+
+
+class _Extracted(NamedTuple):
+    result: ExtractResult
+    is_stopped: bool
+    """Somebody ended the run."""
 
 
 def _extract(
     invocation: Invocation,
     extractor: LocalExtractor,
     capture: Capture,
-    asked: RunRange | None,
-    options: dict[str, Any],
-) -> ExtractResult:
-    """One run with a model of its own; Ctrl-C and SIGTERM end it as cancelled."""
-    budgets = asked_budgets(
-        invocation,
-        max_turns=options["max_turns"],
-        max_tokens=options["max_tokens"],
-        max_seconds=options["max_seconds"],
-    )
-    with extra("extract"):
-        model = open_cli_model(invocation, options["model"], options["base_url"])
+    asked_range: RunRange | None,
+    worker: _Worker,
+) -> _Extracted:
+    """One run; Ctrl-C and SIGTERM end it as cancelled."""
+    is_stopped = False
     with live_line(invocation) as progress:
         extraction = extractor.extraction(
-            capture, model, model_name=options["model"], run_range=asked, budgets=budgets,
-            on_progress=lambda meter, staged: progress(meter, staged),
+            capture, worker.model, model_name=worker.name, run_range=asked_range,
+            budgets=worker.budgets, on_progress=progress,
         )  # fmt: skip
 
-        async def run() -> ExtractResult:
-            async with model:
-                return await extraction.run_async()
+        def stop() -> None:
+            nonlocal is_stopped
+            is_stopped = True
+            extraction.cancel()
 
-        with _cancelled_by_sigterm(extraction.cancel):
-            return asyncio.run(run())
-
-
-@contextmanager
-def _cancelled_by_sigterm(cancel: Any) -> Generator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: cancel())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        with ended_by_signals(stop):
+            return _Extracted(extraction.run(), is_stopped)
 
 
 def _show_request(
@@ -202,6 +210,9 @@ def _show_request(
     output, prompt = invocation.output, extract_prompt()
     run_range = checked_range(capture, extractor.ledger.done_records(capture), asked)
     message = first_message(capture, run_range)
+    lease = extractor.ledger.lease(capture.session)
+    if lease is not None:
+        output.message(f"run {lease.run_id} has not ended well: a run would go on with its records")
     if not output.is_for_people:
         output.json({
             "session": capture.session,
@@ -266,42 +277,93 @@ def _run_due(
 
     policy = ExtractPolicy() if threshold is None else ExtractPolicy(threshold_tokens=threshold)
     extractor = _extractor(invocation, is_read=dry_run)
-    output = invocation.output
-    skipped: Counter[str] = Counter()
-    ended: list[dict[str, Any]] = []
-    code = 0
-    for each in extractor.due(policy, keep=not dry_run):
-        if not each.decision.is_due:
-            skipped[each.decision.reason] += 1
-            continue
-        if limit is not None and len(ended) >= limit:
-            skipped["limit"] += 1
-            continue
-        session, tokens = each.capture.session, each.decision.growth_tokens
-        if dry_run:
-            ended.append({"session": session, "outcome": "due", "growth_tokens": tokens})
-            if output.is_for_people:
-                output.line(columns((printable(session), f"due: {count_of(tokens, 'token')}")))
-            continue
-        try:
-            result = _extract(invocation, extractor, each.capture, None, options)
-        except Busy as error:
-            skipped["leased"] += 1
-            output.message(printable(str(error)))
-            continue
-        ended.append({"session": session, "growth_tokens": tokens} | result.to_json())
-        code = _worse(code, result.exit_code)
-        if output.is_for_people:
-            said = result.outcome + (f"({result.reason})" if result.outcome == "incomplete" else "")
-            output.line(columns((printable(session), said, f"{len(result.staged)} staged")))
-        if result.reason == "cancelled":
-            break
-    if output.is_for_people:
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
-        output.message(f"{count_of(len(ended), 'session')}; skipped: {why or 'none'}")
+    worker = None if dry_run else _Worker.of(**options)
+    tally = _Tally(invocation)
+    try:
+        for each in extractor.due(policy, keep=not dry_run):
+            if each.capture is None or each.decision is None:
+                tally.fail(each.session, each.error)
+            elif not each.decision.is_due:
+                tally.skipped[each.decision.reason] += 1
+            elif limit is not None and len(tally.runs) >= limit:
+                tally.skipped["limit"] += 1
+            elif worker is None:
+                tally.would_run(each.session, each.decision.growth_tokens)
+            elif not _run_if_due(invocation, extractor, each.capture, worker, tally):
+                break
+    except SessiondexError as error:
+        tally.fail("", error)  # nothing can be decided any more; what was done is told
+    tally.print(worker.notes if worker else [])
+    return tally.code
+
+
+def _run_if_due(
+    invocation: Invocation,
+    extractor: LocalExtractor,
+    capture: Capture,
+    worker: _Worker,
+    tally: _Tally,
+) -> bool:
+    """Extracts from one session; False where no further one is to be tried."""
+    try:
+        extracted = _extract(invocation, extractor, capture, None, worker)
+    except Busy:
+        tally.skipped["leased"] += 1
+    except InvalidArgument:
+        tally.skipped["no_growth"] += 1  # another process was faster
+    except SessiondexError as error:
+        tally.fail(capture.session, error)
     else:
-        output.json({"runs": ended, "skipped": dict(sorted(skipped.items()))})
-    return code
+        tally.add(capture.session, extracted.result)
+        return not extracted.is_stopped and not extracted.result.is_hopeless
+    return True
+
+
+class _Tally:
+    """What became of the sessions that were looked at."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._output = invocation.output
+        self.runs: list[dict[str, Any]] = []
+        self.skipped: Counter[str] = Counter()
+        self.errors: list[dict[str, Any]] = []
+        self.code = 0
+
+    def add(self, session: str, result: ExtractResult) -> None:
+        """Notes the end of a run."""
+        self.runs.append({"session": session} | result.to_json())
+        self.code = _worse(self.code, result.exit_code)
+        said = result.outcome + (f"({result.reason})" if result.outcome == "incomplete" else "")
+        self._line(session, said, f"{len(result.staged)} staged", result.detail)
+
+    def would_run(self, session: str, tokens: int) -> None:
+        """Notes a session that is due where nothing is to be run."""
+        self.runs.append({"session": session, "outcome": "due", "growth_tokens": tokens})
+        self._line(session, f"due: {count_of(tokens, 'token')}")
+
+    def fail(self, session: str, error: SessiondexError | None) -> None:
+        """Notes what could not be looked at; '' is the rest of the library."""
+        if error is None:
+            return
+        self.errors.append({"session": session, **error.to_json()})
+        self.code = _worse(self.code, 1)
+        self._output.message(printable(f"{session}: {error}" if session else str(error)))
+
+    def print(self, notes: list[dict[str, str]]) -> None:
+        """The sum for people, everything for programs."""
+        skipped = dict(sorted(self.skipped.items()))
+        if self._output.is_for_people:
+            self._output.notes({"notes": notes})
+            why = ", ".join(f"{count} {reason}" for reason, count in skipped.items())
+            self._output.message(f"{count_of(len(self.runs), 'session')}; skipped: {why or 'none'}")
+        else:
+            self._output.json(
+                {"runs": self.runs, "skipped": skipped, "errors": self.errors, "notes": notes}
+            )
+
+    def _line(self, *parts: str) -> None:
+        if self._output.is_for_people:
+            self._output.line(columns([printable(part) for part in parts if part]))
 
 
 def _worse(code: int, other: int) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,13 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sessiondex.cli.invocation import Invocation
 from sessiondex.cli.options import option, together
 from sessiondex.cli.texts import byte_size, count_of
-from sessiondex.errors import UsageError
+from sessiondex.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from pydantic_ai.models import Model
 
     from sessiondex.features.loop.budget import Budgets, Meter
     from sessiondex.features.loop.loop import LoopHost
+    from sessiondex.query.reply import Note
 
 MODEL_VARIABLE: Final = "SESSIONDEX_WORKER_MODEL"
 
@@ -38,9 +43,8 @@ budget_options: Callable[[Any], Any] = together(
 )  # fmt: skip
 
 
-def open_cli_model(invocation: Invocation, model: str | None, base_url: str | None) -> Model:
-    """The model that a command was given; nothing is sent yet. Requests belong inside
-    `async with model:`, whose end closes its client.
+def open_cli_model(model: str | None, base_url: str | None) -> Model:
+    """The model that a command was given; nothing is sent yet.
 
     Raises:
         UsageError: none was named.
@@ -58,13 +62,9 @@ def open_cli_model(invocation: Invocation, model: str | None, base_url: str | No
 
 
 def asked_budgets(
-    invocation: Invocation,
-    *,
-    max_turns: int | None,
-    max_tokens: int | None,
-    max_seconds: int | None,
-) -> Budgets:
-    """What a run may use; a number above its maximum becomes the maximum, and a note says so.
+    *, max_turns: int | None, max_tokens: int | None, max_seconds: int | None
+) -> tuple[Budgets, list[Note]]:
+    """What a run may use, and a note for each number that was above its maximum.
 
     Raises:
         InvalidArgument: a number below 1.
@@ -72,19 +72,43 @@ def asked_budgets(
     from sessiondex.features.loop.budget import Budgets
 
     asked = {"turns": max_turns, "tokens": max_tokens, "seconds": max_seconds}
-    budgets = Budgets.of(**asked)
     for name, value in asked.items():
-        served = getattr(budgets, name)
-        if value is not None and value > served:
-            invocation.output.message(
-                f"note: --max-{name} {value} is more than {served}; {served} are used"
+        if value is not None and value < 1:
+            raise InvalidArgument(
+                f"--max-{name} is {value}", hint="expected a whole number of at least 1"
             )
-    return budgets
+    return Budgets.of(**asked)
 
 
-def loop_host(
-    invocation: Invocation, on_progress: Callable[[Meter], None] = lambda meter: None
-) -> LoopHost:
+@contextmanager
+def ended_by_signals(cancel: Callable[[], None]) -> Generator[None]:
+    """Ctrl-C and SIGTERM end the run that `cancel` cancels; a second one the process.
+
+    Where a signal is ignored, as in the background of a script, it stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def first(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, kept[number])
+        cancel()
+
+    kept = {
+        int(number): handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if (handler := signal.getsignal(number)) != signal.SIG_IGN
+    }
+    for number in kept:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def loop_host(on_progress: Callable[[Meter], None] = lambda meter: None) -> LoopHost:
     """The time and the chance of this machine, for the model loop."""
     from sessiondex.features.loop.loop import LoopHost
 

@@ -8,18 +8,17 @@ so are the questions when to compact and what becomes of the session.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
-from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from sessiondex.errors import InvalidArgument
+from sessiondex.errors import InvalidArgument, SessiondexError
 from sessiondex.features.compaction_result import CompactionReport, CompactionResult, Outcome
 from sessiondex.features.loop.budget import Budgets, Meter
 from sessiondex.features.loop.loop import Call, LoopEnd, LoopHost, ModelLoop
+from sessiondex.features.loop.models import opened
+from sessiondex.features.loop.prompt import Prompt, read_prompt
 from sessiondex.features.registry import Contribution, OnFault, Registry
 from sessiondex.features.services import CAPTURE, Services
 from sessiondex.features.session_log import SessionLog
@@ -94,19 +93,9 @@ class _Desk:
 # ---------------------------------------------------------------- the run
 
 
-class Prompt(NamedTuple):
-    """The instructions of a run."""
-
-    text: str
-    digest: str
-    """First 16 hex digits of the SHA-256 of the text."""
-
-
-@lru_cache(maxsize=1)
 def compaction_prompt() -> Prompt:
     """What `compaction.md` says."""
-    text = files("sessiondex.features").joinpath("compaction.md").read_text(encoding="utf-8")
-    return Prompt(text, hashlib.sha256(text.encode()).hexdigest()[:16])
+    return read_prompt("sessiondex.features", "compaction.md")
 
 
 _HEAD: Final = (
@@ -148,7 +137,7 @@ class Compaction:
         """
         self._capture = capture.committed()
         self._model = model
-        self._model_name = model_name
+        self._model_name = mask(model_name).text  # someone may have passed a key in its place
         self._host = host
         self._on_fault = on_fault
         self._begin = None if from_ref is None else as_ref(from_ref)
@@ -177,21 +166,24 @@ class Compaction:
         self._loop.cancel()
 
     def run(self) -> CompactionResult:
-        """Runs in a thread that has no event loop; Ctrl-C there cancels the run."""
+        """Runs in a thread that has no event loop; Ctrl-C there raises KeyboardInterrupt, unless a
+        host installs `cancel` as its handler."""
         return asyncio.run(self.run_async())
 
     async def run_async(self) -> CompactionResult:
         """Works until there is a summary, or a reason why there is none."""
+        self._meter = Meter(self._meter.budgets, clock=self._host.clock)
         try:
             message = self._first_message()
             self._look_at(message)
             self._meter.shown_bytes += len(message.encode())
-            async with self._model:
+            async with opened(self._model):
                 end = await self._loop.run(message, self._meter)
         except Exception as error:  # noqa: BLE001 - a fault of ours is an outcome, and it is told
             if self._on_fault is not None:
                 self._on_fault("compact", error)
-            return self._result("failed", f"the run broke: {type(error).__name__}", "")
+            said = mask(error.message).text if isinstance(error, SessiondexError) else ""
+            return self._result("failed", f"the run broke: {type(error).__name__}", said)
         return self._ended(end)
 
     # ------------------------------------------------------------ parts

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sessiondex.cli.demo_sessions import write_demo_sessions
-from sessiondex.features.extract.policy import REASONS, sentence_of
+from sessiondex.errors import Damaged, Failed
+from sessiondex.features.extract.ledger import ExtractLedger
+from sessiondex.features.extract.local import LocalExtractor
+from sessiondex.features.extract.policy import REASONS, ExtractPolicy, sentence_of
 from sessiondex.features.staging.folder import StagingFolder
 from sessiondex.features.staging.record import parse_record
+from sessiondex.features.state import State
+from sessiondex.indexer.library import Library
 from tests.cli.conftest import NOW, CommandLine
-from tests.features.loop.wire_server import Answer, Call, Fault, WireServer
+from tests.features.loop.wire_server import (
+    LOOPBACK_ENVIRONMENT,
+    WIRES,
+    Answer,
+    Call,
+    Fault,
+    Wire,
+    WireServer,
+)
 
 CODEX = "019d3f10-7a2b-7c44-8e55-0b1e2d3c4f05"
 STAGE = Call(
@@ -186,7 +204,10 @@ def test_due_with_a_limit_and_dry_counts_what_it_leaves(settled: CommandLine) ->
     assert not any(each["recorded_decision"] for each in statuses)
 
 
-def test_a_threshold_that_nothing_reaches_skips_with_the_reason(own: CommandLine) -> None:
+def test_a_threshold_that_nothing_reaches_skips_with_the_reason(
+    own: CommandLine, serve: Serve
+) -> None:
+    serve([])
     ended = own("extract", "--due", "--json")
     assert ended.code == 0 and set(ended.json["skipped"]) <= set(REASONS)
     assert ended.json["skipped"]["below_threshold"] > 0
@@ -275,5 +296,133 @@ def test_export_says_what_it_could_not_read(own: CommandLine, serve: Serve, tmp_
 def test_a_budget_above_its_maximum_is_clamped_and_said(own: CommandLine, serve: Serve) -> None:
     serve([Answer(calls=[NOTHING])])
     ended = own("extract", f"{CODEX}:E4", "--max-turns", "100000")
-    assert ended.code == 0 and "--max-turns 100000 is more than 200" in ended.err
-    assert own("extract", CODEX, "--max-turns", "0").code == 2
+    assert ended.code == 0 and "turns 100000 is above the maximum of 200" in ended.err
+    refused = own("extract", CODEX, "--max-turns", "0")
+    assert refused.code == 2 and "--max-turns is 0" in refused.err
+    serve([Answer(calls=[NOTHING])])
+    words = ("--from", "E1", "--max-turns", "100000", "--json")
+    assert own("extract", CODEX, *words).json["notes"][0]["code"] == "clamped"
+
+
+def test_words_of_a_model_do_not_end_what_is_due(settled: CommandLine, serve: Serve) -> None:
+    said = {"staged_count": 0, "no_candidates_reason": "cancelled"}
+    serve([Answer(calls=[Call("FinishMemoryExtraction", said)])] * 20)
+    value = settled("extract", "--due", "--threshold", "1", "--json").json
+    assert len(value["runs"]) > 2
+
+
+def test_a_session_that_cannot_be_read_hinders_no_other(
+    settled: CommandLine, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve([Answer(calls=[NOTHING])] * 20)
+    whole = LocalExtractor.capture
+
+    def capture(self: LocalExtractor, session: str) -> Any:
+        if session == CODEX:
+            raise Damaged("batch 3 differs from its checksum", hint="run check")
+        return whole(self, session)
+
+    monkeypatch.setattr(LocalExtractor, "capture", capture)
+    ended = settled("extract", "--due", "--threshold", "1", "--json")
+    assert ended.code == 1 and len(ended.json["runs"]) > 2
+    (error,) = ended.json["errors"]
+    assert (error["session"], error["error"]["kind"]) == (CODEX, "damaged")
+
+
+def test_a_state_that_fails_in_between_loses_no_report(
+    settled: CommandLine, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve([Answer(calls=[NOTHING])] * 20)
+    decided: list[str] = []
+    whole = ExtractPolicy.decide
+
+    def decide(self: ExtractPolicy, capture: Any, *rest: Any, **more: Any) -> Any:
+        decided.append(capture.session)
+        if len(decided) == 3:
+            raise Failed("the state cannot be used: database is locked", hint="try again")
+        return whole(self, capture, *rest, **more)
+
+    monkeypatch.setattr(ExtractPolicy, "decide", decide)
+    ended = settled("extract", "--due", "--threshold", "1", "--json")
+    assert ended.code == 1 and len(ended.json["runs"]) == 2
+    assert ended.json["errors"][0]["error"]["kind"] == "failed"
+
+
+def test_a_key_that_is_refused_is_not_tried_on_every_session(
+    settled: CommandLine, serve: Serve
+) -> None:
+    server = serve([Fault.unauthorized()] * 20)
+    ended = settled("extract", "--due", "--threshold", "1", "--json")
+    assert ended.code == 4 and len(ended.json["runs"]) == 1 == len(server.received)
+
+
+def test_status_names_the_run_that_works(own: CommandLine, tmp_path: Path) -> None:
+    with State.beside(tmp_path / "library") as state:
+        library = Library.open(tmp_path / "library")
+        capture = library.snapshot().capture(CODEX, live=False)
+        ExtractLedger(state).begin(
+            capture, first=0, last=3, run_id="run-7", holder="elsewhere:1",
+            now=int(NOW.timestamp() * 1000), lease_ms=60_000,
+        )  # fmt: skip
+        library.close()
+    value = own("extract", "status", CODEX, "--json").json["sessions"][0]
+    assert value["running"]["run_id"] == "run-7" and value["decision"]["reason"] == "leased"
+    assert "run run-7 of elsewhere:1 works on it" in own("extract", "status", CODEX).out
+    busy = own("extract", CODEX, "--model", "openai-chat:x", "--base-url", "http://127.0.0.1:9")
+    assert busy.code == 1 and "elsewhere:1" in busy.err
+
+
+def test_a_dry_run_refuses_to_refresh(own: CommandLine) -> None:
+    assert own("extract", CODEX, "--dry-run", "--fresh").code == 2
+
+
+def test_a_range_that_ends_before_the_pointer_is_refused_with_what_to_do(
+    own: CommandLine, serve: Serve
+) -> None:
+    serve([Answer(calls=[NOTHING])])
+    own("extract", CODEX)
+    ended = own("extract", CODEX, "--through", "E0")
+    assert ended.code == 2 and "name the first entry" in ended.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_with_its_report_and_a_true_state(
+    own: CommandLine, serve: Serve, tmp_path: Path, number: signal.Signals
+) -> None:
+    server = serve([Answer(calls=[STAGE]), Fault.hang(threading.Event())])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sessiondex", "extract", CODEX, "--json"],
+        env={**os.environ, **LOOPBACK_ENVIRONMENT}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        text=True,
+    )  # fmt: skip
+    try:
+        server.wait_for(2)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 4 and err == ""
+    value = json.loads(out)
+    assert (value["outcome"], value["reason"]) == ("incomplete", "cancelled")
+    assert len(value["staged"]) == 1 and not value["report"]["pointer_moved"]
+    (status,) = own("extract", "status", CODEX, "--json").json["sessions"]
+    assert status["last_run"]["reason"] == "cancelled" and status["running"] is None
+    assert status["extracted_records"] == 0
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_wire_is_reached_by_its_name(own: CommandLine, wire: Wire) -> None:
+    with WireServer([Answer(calls=[NOTHING])]) as server:
+        words = ("--model", f"{wire}:tester", "--base-url", server.base_url(wire))
+        assert own("extract", CODEX, *words).code == 0
+        assert server.received[0].wire == wire
+
+
+def test_credentials_in_what_a_model_says_are_masked(own: CommandLine, serve: Serve) -> None:
+    key = "sk-ant-api03-" + "Qx7" * 31 + "AA"
+    said = {"staged_count": 0, "no_candidates_reason": f"only the key {key} was said"}
+    serve([Answer(calls=[Call("FinishMemoryExtraction", said)])])
+    ended = own("extract", CODEX, "--model", f"openai-chat:{key}", "--json")
+    assert ended.code == 0 and key not in ended.out and "[REDACTED:" in ended.json["reason"]
+    assert "[REDACTED:" in ended.json["report"]["model"]

@@ -229,7 +229,7 @@ def test_a_model_that_only_talks_is_sent_back_and_then_incomplete() -> None:
 
 def test_a_model_that_searches_for_ever_comes_to_its_limit() -> None:
     script = Script(call("search_session_log", query="oil"))
-    result = compact(script, budgets=Budgets.of(turns=5))
+    result = compact(script, budgets=Budgets(turns=5))
     assert (result.outcome, result.reason) == ("incomplete", "turn_limit")
     assert result.report.turns == 5
 
@@ -237,7 +237,7 @@ def test_a_model_that_searches_for_ever_comes_to_its_limit() -> None:
 def test_a_model_that_heeds_the_reserve_still_writes() -> None:
     search = call("search_session_log", query="oil")
     script = Script(search, search, search, search, written("In time."))
-    result = compact(script, budgets=Budgets.of(turns=5))
+    result = compact(script, budgets=Budgets(turns=5))
     assert result.summary == "In time."
     assert "Only write_summary is served now" in results(script.requests[-1])[-1]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sessiondex.errors import NotFound
+from sessiondex.errors import InvalidArgument, NotFound, SessiondexError
 from sessiondex.features.extract.ledger import ExtractLedger
 from sessiondex.features.extract.ledger_rows import DecisionRow, Lease, RunRow
 from sessiondex.features.extract.policy import Decision, ExtractPolicy
@@ -24,6 +24,7 @@ from sessiondex.features.extract.runner import ExtractHost, Extraction
 from sessiondex.features.services import Clock, RunRange
 from sessiondex.features.staging.folder import StagingFolder
 from sessiondex.features.staging.ids import RecordIds
+from sessiondex.model import EntryRef
 from sessiondex.query.selection import as_ref
 from sessiondex.query.times import epoch_milliseconds
 
@@ -43,8 +44,12 @@ if TYPE_CHECKING:
 class DueSession(NamedTuple):
     """A session of the library with the decision about it."""
 
-    capture: Capture
-    decision: Decision
+    session: str
+    capture: Capture | None
+    """None where the session cannot be read."""
+    decision: Decision | None
+    error: SessiondexError | None = None
+    """Why there is no decision."""
 
 
 class SessionStatus(NamedTuple):
@@ -71,7 +76,7 @@ class SessionStatus(NamedTuple):
             "extracted_by": self.done.why if self.done else None,
             "last_run": None if run is None else run._asdict() | {"facts": dict(run.facts)},
             "running": None
-            if lease is None or not lease.is_live(now)
+            if lease is None or lease.has_ended or not lease.is_live(now)
             else {"run_id": lease.run_id, "holder": lease.holder, "expires": lease.expires},
             "decision": None if decision is None else decision._asdict(),
             "recorded_decision": None if recorded is None else recorded._asdict(),
@@ -154,19 +159,25 @@ class LocalExtractor:
         """Every session of the library with the decision about it, the newest first.
 
         A decision is kept in the ledger unless `keep` is False. Sessions are captured one by one,
-        each when it is asked for.
+        each when it is asked for; one that cannot be read hinders no other.
+
+        Raises:
+            Failed: the state cannot be used.
         """
         for row in self.library.snapshot().rows():
             now = self.now_ms()
             try:
                 capture = self.capture(row.session)
+                has_ended = policy.has_ended(capture, now=now)
             except NotFound:
                 continue  # forgotten meanwhile
-            has_ended = policy.has_ended(capture, now=now)
+            except SessiondexError as error:
+                yield DueSession(row.session, None, None, error)
+                continue
             decision = policy.decide(
                 capture, self.ledger, now=now, has_ended=has_ended, is_recorded=keep
             )
-            yield DueSession(capture, decision)
+            yield DueSession(row.session, capture, decision)
 
     # ------------------------------------------------------------ status
 
@@ -224,10 +235,15 @@ def range_of(
     end of the session. None where neither is given.
 
     Raises:
-        InvalidArgument: a ref is malformed.
+        InvalidArgument: a ref is malformed, or the range ends before it begins.
     """
     if from_ref is None and through_ref is None:
         return None
     first = ledger.done_records(capture).records if from_ref is None else as_ref(from_ref).record
     last = capture.record_count - 1 if through_ref is None else as_ref(through_ref).record
+    if from_ref is None and last < first:
+        raise InvalidArgument(
+            f"{through_ref} was extracted from before: the pointer stands at {EntryRef(first)}",
+            hint="also name the first entry of the range",
+        )
     return RunRange(first, last)

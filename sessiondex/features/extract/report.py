@@ -13,6 +13,9 @@ IncompleteReason = Literal[
 ]
 INCOMPLETE_REASONS: Final[tuple[IncompleteReason, ...]] = get_args(IncompleteReason)
 
+_HOPELESS: Final = frozenset({"authentication", "quota", "not_found"})
+"""Kinds of provider faults, with which the detail begins."""
+
 EXIT_CODES: Final[dict[Outcome, int]] = {
     "staged": 0,
     "no_candidates": 0,
@@ -47,7 +50,8 @@ class ExtractReport:
     shown_user_entries: int
     """Those of them whose text, or a part of it, was shown."""
     unseen_refs: list[str]
-    """Refs that were staged though no tool had shown them."""
+    """Refs that this run staged though no tool had shown them; those of a run that it goes on with
+    are not looked at."""
     input_tokens: int
     output_tokens: int
     started: str
@@ -91,8 +95,14 @@ class ExtractResult:
         """Of the command line: 0 for a normal end, 4 for incomplete, 1 for failed."""
         return EXIT_CODES[self.outcome]
 
+    @property
+    def is_hopeless(self) -> bool:
+        """The provider refuses whatever it is asked, so another run would end the same way."""
+        is_provider = self.outcome == "incomplete" and self.reason == "provider"
+        return is_provider and self.detail.partition(":")[0] in _HOPELESS
+
     def to_json(self) -> dict[str, Any]:
-        """`{"outcome", "reason", "staged", "report"}`."""
+        """`{"outcome", "reason", "detail", "staged", "report"}`."""
         return {
             "outcome": self.outcome,
             "reason": self.reason,

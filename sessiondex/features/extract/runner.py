@@ -26,6 +26,7 @@ from sessiondex.features.extract.shown import ShownEntries
 from sessiondex.features.extract_run import EXTRACT_RUN, ExtractRun, Finished
 from sessiondex.features.loop.budget import Budgets, Meter
 from sessiondex.features.loop.loop import LoopEnd, LoopHost, ModelLoop
+from sessiondex.features.loop.models import opened
 from sessiondex.features.memory_extract import FINISH, MemoryExtract
 from sessiondex.features.registry import OnFault, Registry
 from sessiondex.features.services import CAPTURE, CLOCK, RUN_RANGE, Clock, RunRange, Services
@@ -105,15 +106,16 @@ class Extraction:
         report."""
         self._capture = capture.committed()
         self._model = model
-        self._model_name = model_name
+        self._model_name = mask(model_name).text  # someone may have passed a key in its place
         self._host = host
         self._asked_range = run_range
-        self._meter = Meter(budgets or Budgets(), clock=host.loop.clock)
+        self._budgets = budgets or Budgets()
         self._shown = ShownEntries()
         self._is_cancelled = False
         self._loop: ModelLoop | None = None
         self._message: FirstMessage | None = None
         self._run: ExtractRun | None = None
+        self._adopted_ids: frozenset[str] = frozenset()
         self._sealed: _Ending | None = None
         self._began_at = 0
 
@@ -124,14 +126,16 @@ class Extraction:
             self._loop.cancel()
 
     def run(self) -> ExtractResult:
-        """Runs in a thread that has no event loop; Ctrl-C there cancels the run.
+        """Runs in a thread that has no event loop. Ctrl-C there ends the run as cancelled and
+        raises KeyboardInterrupt; a host that wants the result installs `cancel` as its handler.
 
         Raises: see `run_async`.
         """
         return asyncio.run(self.run_async())
 
     async def run_async(self) -> ExtractResult:
-        """Works until there is an outcome.
+        """Works until there is an outcome. Where the task that awaits it is cancelled, the run
+        ends as cancelled and CancelledError is raised as ever.
 
         Raises:
             InvalidArgument: the range holds nothing that could be extracted from.
@@ -140,6 +144,7 @@ class Extraction:
         """
         ledger, now = self._host.ledger, self._host.now_ms()
         self._began_at = now
+        self._meter = Meter(self._budgets, clock=self._host.loop.clock)
         done = ledger.done_records(self._capture)
         asked = checked_range(self._capture, done, self._asked_range)
         begun = ledger.begin(
@@ -178,6 +183,7 @@ class Extraction:
     async def _work(self, work: _Work) -> LoopEnd:
         host, run_id = self._host, work.begun.lease.run_id
         adopted = list(host.records_of_run(run_id)) if work.begun.is_adopted else []
+        self._adopted_ids = frozenset(each.id for each in adopted)
         self._message = first_message(self._capture, work.range, staged=adopted)
         run = self._run = ExtractRun(
             self._capture, run_id=run_id, backend=host.backend, ids=host.ids,
@@ -209,7 +215,8 @@ class Extraction:
         if self._is_cancelled:
             self._loop.cancel()
         self._meter.shown_bytes += len(self._message.text.encode())
-        return await self._loop.run(self._message.text, self._meter)
+        async with opened(self._model):
+            return await self._loop.run(self._message.text, self._meter)
 
     def _kept(self, run_id: str, id: str) -> StagingRecord | None:
         """The record of the run that is kept under an id."""
@@ -301,6 +308,11 @@ class Extraction:
         meter, shown, message = self._meter, self._shown, self._message
         real = message.real_users if message else frozenset[EntryRef]()
         seen = real & (shown.by_tools | (message.shown if message else frozenset[EntryRef]()))
+        own = [
+            each
+            for each in (self._run.staged if self._run else ())
+            if each.id not in self._adopted_ids
+        ]
         return ExtractReport(
             run_id=work.begun.lease.run_id,
             session=self._capture.session,
@@ -316,7 +328,7 @@ class Extraction:
             shown_bytes=meter.shown_bytes,
             user_entries=len(real),
             shown_user_entries=len(seen),
-            unseen_refs=shown.unseen(self._run.staged) if self._run else [],
+            unseen_refs=shown.unseen(own),
             input_tokens=meter.input_tokens,
             output_tokens=meter.output_tokens,
             started=format_time(self._began_at) or "",

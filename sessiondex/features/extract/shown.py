@@ -14,7 +14,7 @@ from sessiondex.model import EntryRef
 TOOLS = (*SessionExplore.descriptor.tools, *MemoryExtract.descriptor.tools)
 """All that a run is served."""
 
-_STAGING = MemoryExtract.descriptor.tools[0].name
+_WRITING = frozenset(tool.name for tool in MemoryExtract.descriptor.tools)
 _SHOWING = ("anchors", "hits", "entries")
 """Fields of replies whose items show entries."""
 
@@ -30,8 +30,8 @@ class ShownEntries:
         self.refused_calls = 0
         self.by_tools: set[EntryRef] = set()
         self.broken: list[str] = []
-        """Calls that could not be served, for no fault of the model. One of the staging tool is
-        not among them: the run itself knows what may not have been kept."""
+        """Calls that could not be served, for no fault of the model. Those that stage and finish
+        are not among them: the run itself knows what may not have been kept."""
         self._names = frozenset(tool.name for tool in TOOLS)
 
     def note(self, call: Call) -> None:
@@ -40,12 +40,14 @@ class ShownEntries:
         if call.reply.is_error:
             self.refused_calls += 1
             error = call.reply.value["error"]
-            if error["class"] != "invalid_argument" and call.name != _STAGING:
+            if error["class"] != "invalid_argument" and call.name not in _WRITING:
                 self.broken.append(f"{call.name} answered {error['kind']}")
             return
         for name in _SHOWING:
             for each in call.reply.value.get(name, ()):
-                self.by_tools.add(EntryRef.parse(each["entry_ref"]))
+                is_left_out = each.get("returned_bytes") == 0 < each["total_bytes"]
+                if not is_left_out:
+                    self.by_tools.add(EntryRef.parse(each["entry_ref"]))
 
     def unseen(self, records: Iterable[StagingRecord]) -> list[str]:
         """Refs that records cite and no tool has shown, in order, each once."""

@@ -44,6 +44,19 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
+def within_calls(answer: ModelResponse, most: int) -> tuple[ModelResponse, int]:
+    """The answer with its first calls only, and how many were taken out."""
+    from pydantic_ai.messages import ToolCallPart
+
+    kept: list[ModelResponsePart] = []
+    calls = 0
+    for part in answer.parts:
+        calls += isinstance(part, ToolCallPart)
+        if not isinstance(part, ToolCallPart) or calls <= most:
+            kept.append(part)
+    return (answer, 0) if calls <= most else (replace(answer, parts=kept), calls - most)
+
+
 def tokens(answer: ModelResponse, before: Sequence[ModelMessage]) -> tuple[int, int]:
     """Tokens of the request and of the answer: the provider's numbers, else bytes / 4."""
     usage = answer.usage

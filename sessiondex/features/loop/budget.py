@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from sessiondex.errors import InvalidArgument
 from sessiondex.limits import (
     KIB,
     LOOP_CALLS,
@@ -22,6 +21,7 @@ from sessiondex.limits import (
     REPLY_BYTES,
     Limit,
 )
+from sessiondex.query.reply import Note, clamp
 
 LimitReason = Literal["turn_limit", "token_limit", "deadline"]
 
@@ -48,20 +48,20 @@ class Budgets:
     """Wall clock."""
 
     @classmethod
-    def of(cls, **asked: int | None) -> Budgets:
-        """The budgets that are asked for; a value above its maximum becomes the maximum.
+    def of(cls, **asked: int | None) -> tuple[Budgets, list[Note]]:
+        """The budgets that are asked for, and a note for each that was above its maximum.
 
         Raises:
             InvalidArgument: a value below 1.
         """
         given: dict[str, int] = {}
+        notes: list[Note] = []
         for name, value in asked.items():
-            if value is None:
-                continue
-            if value < 1:
-                raise InvalidArgument(f"{name} is {value}", hint="expected a whole number above 0")
-            given[name] = min(value, _LIMITS[name].maximum)
-        return cls(**given)
+            if value is not None:
+                served = clamp(_LIMITS[name], value, name=name)
+                given[name] = served.value
+                notes += [served.note] if served.note else []
+        return cls(**given), notes
 
 
 _LIMITS: Final[dict[str, Limit]] = {
@@ -180,7 +180,7 @@ class Meter:
         """The limit that ends the run now; None while there is room for one more answer."""
         if self.seconds_left <= 0:
             return "deadline"
-        if not self.left.tokens:
+        if not self.left.tokens or not self.left.shown_bytes:
             return "token_limit"
         if not self.left.turns:
             return self._reserve or "turn_limit"

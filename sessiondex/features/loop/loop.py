@@ -8,13 +8,13 @@ by their class; nothing that a model says, and nothing that a provider does, rai
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from sessiondex.errors import InvalidArgument
-from sessiondex.features.loop.answers import cleaned, tokens
+from sessiondex.features.loop.answers import cleaned, tokens, within_calls
 from sessiondex.features.loop.budget import LimitReason, Meter
 from sessiondex.features.loop.models import ProviderFault, RetryPolicy
 from sessiondex.features.registry import Registry
@@ -34,7 +34,14 @@ REQUEST_SECONDS: Final = 180.0
 _NUDGE: Final = (
     "That was text, and nobody reads it. Answer with calls of the tools; {finish} ends the run."
 )
+_DROPPED: Final = (
+    "{dropped} calls of that answer were not looked at: one answer has at most {most}."
+)
 _ONLY_THE_END: Final = "Only {finish} is served now."
+
+
+MOST_CALLS: Final = 200
+"""Calls of one answer; more are taken out of it, so that no answer costs what it likes."""
 
 
 class LoopEnd(NamedTuple):
@@ -97,35 +104,43 @@ class ModelLoop:
         self._finishing = tuple(finishing)
         self._is_over = is_over
         self._on_call = on_call
-        self._lock = threading.Lock()
-        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        # Set and read without a lock, because a signal handler may interrupt either: `run` first
+        # says that it runs and then looks for a cancellation, `cancel` does it the other way round.
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[LoopEnd]] | None = None
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """Ends the run as soon as no tool is at work; from any thread, any number of times."""
-        with self._lock:
-            self._is_cancelled = True
-            if self._running is not None:
-                loop, task = self._running
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(task.cancel)
+        """Ends the run as soon as no tool is at work; from any thread or signal handler, any
+        number of times. One that comes when the run is over changes nothing."""
+        self._is_cancelled = True
+        running = self._running
+        if running is not None:
+            loop, task = running
+            with suppress(RuntimeError):  # the loop was closed meanwhile, so the run is over
+                loop.call_soon_threadsafe(task.cancel)
 
     async def run(self, message: str, meter: Meter) -> LoopEnd:
-        """Sends a message and works until the run ends; counts on the meter."""
-        task = asyncio.current_task()
-        assert task is not None
-        with self._lock:
-            if self._is_cancelled:
-                return LoopEnd("cancelled", "before it began")
-            self._running = asyncio.get_running_loop(), task
+        """Sends a message and works until the run ends; counts on the meter.
+
+        Cancelling the task that awaits it is no `cancel`: it raises `CancelledError` as ever.
+        """
+        if self._is_cancelled:
+            return LoopEnd("cancelled", "before it began")
+        awaiting = asyncio.current_task()
+        assert awaiting is not None
+        # A task of its own: a late cancellation of the run cannot reach what comes after it.
+        task = asyncio.create_task(self._run(message, meter))
+        self._running = asyncio.get_running_loop(), task
+        if self._is_cancelled:
+            task.cancel()
         try:
-            return await self._run(message, meter)
+            return await task
         except asyncio.CancelledError:
-            task.uncancel()
+            if awaiting.cancelling():
+                raise
             return LoopEnd("cancelled", f"in turn {meter.turns + 1}")
         finally:
-            with self._lock:
-                self._running = None
+            self._running = None
 
     # ------------------------------------------------------------ turns
 
@@ -143,6 +158,7 @@ class ModelLoop:
             answer = await self._answer(meter)
             if isinstance(answer, LoopEnd):
                 return answer
+            answer, dropped = within_calls(answer, MOST_CALLS)
             meter.add_answer(*tokens(answer, self.messages))
             self._keep(answer)
             self._host.on_progress(meter)
@@ -163,6 +179,8 @@ class ModelLoop:
                 if call.tool_name in self._finishing and self._is_over():
                     return LoopEnd("finished", "")
                 await asyncio.sleep(0)  # a cancellation comes between two calls
+            if dropped:
+                parts.append(UserPromptPart(_DROPPED.format(dropped=dropped, most=MOST_CALLS)))
 
     def _keep(self, message: ModelMessage) -> None:
         self.messages.append(message)

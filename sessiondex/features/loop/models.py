@@ -11,7 +11,8 @@ The clients' own retries are off (`request_settings`), so that one attempt is on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -194,6 +195,18 @@ def _address(url: str | None, what: str) -> str | None:
 def _shown(name: str) -> str:
     """A model's name as an error may show it: someone may have passed a key in its place."""
     return mask(name[:200]).text[:100]
+
+
+@asynccontextmanager
+async def opened(model: Model) -> AsyncGenerator[None]:
+    """A model while requests are made; closes its client. What goes wrong in closing it is no
+    fault of the run that is over by then."""
+    await model.__aenter__()
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            await model.__aexit__(None, None, None)
 
 
 # ---------------------------------------------------------------- settings of a request

@@ -174,10 +174,14 @@ def test_a_greedy_model_stages_the_maximum_and_must_finish(world: World) -> None
     def greedy(talk: Talk) -> Any:
         return calls(*(stage(f"Rule number {n} of the house holds.", "E0") for n in range(500)))
 
+    def end(talk: Talk) -> Any:
+        assert "300 calls of that answer were not looked at" in str(talk.messages[-1].parts[-1])
+        return calls(finish(50))
+
     capture = capture_of()
-    result = world.run(capture, [greedy, lambda talk: calls(finish(50))])
+    result = world.run(capture, [greedy, end])
     assert result.outcome == "staged" and len(world.claims()) == 50 == len(result.staged)
-    assert result.report.refused_calls == 450
+    assert result.report.refused_calls == 150  # the other 300 of the answer were not looked at
     assert world.pointer() == capture.record_count
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,11 +46,7 @@ def run(
         model = open_model(f"{wire}:tester", base_url=server.base_url(wire), environ={})
         extraction = world.extraction(capture_of(), _Opened(model), **options)  # type: ignore[arg-type]
 
-        async def opened() -> ExtractResult:
-            async with model:
-                return await extraction.run_async()
-
-        return asyncio.run(opened()), server
+        return extraction.run(), server
 
 
 class _Opened:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 from typing import Annotated, Any
 
 import pydantic_ai.models
 import pytest
 from pydantic import Field
 from pydantic_ai.exceptions import ModelHTTPError, ModelRateLimitError
+from pydantic_ai.models.function import FunctionModel
 
 from sessiondex.errors import InvalidArgument
 from sessiondex.features.loop.budget import Budgets, Meter
-from sessiondex.features.loop.loop import LoopEnd, LoopHost, ModelLoop
-from sessiondex.features.loop.models import RetryPolicy
+from sessiondex.features.loop.loop import MOST_CALLS, LoopEnd, LoopHost, ModelLoop
+from sessiondex.features.loop.models import RetryPolicy, opened
 from sessiondex.features.registry import Contribution, Registry
 from sessiondex.features.tool import Text, Tool, ToolInput, ToolOutput
 from sessiondex.limits import LOOP_TURNS, REPLY_BYTES
@@ -178,8 +181,9 @@ def test_the_reserve_is_announced_before_it_applies() -> None:
 def test_budgets_below_one_are_refused_and_above_the_maximum_clamped() -> None:
     with pytest.raises(InvalidArgument, match="turns is 0"):
         Budgets.of(turns=0)
-    assert Budgets.of(turns=10**9).turns == LOOP_TURNS.maximum
-    assert Budgets.of(turns=None) == Budgets()
+    budgets, notes = Budgets.of(turns=10**9)
+    assert budgets.turns == LOOP_TURNS.maximum and [note.code for note in notes] == ["clamped"]
+    assert Budgets.of(turns=None) == (Budgets(), [])
 
 
 def limited(retry_after: float | None = None) -> ModelRateLimitError:
@@ -306,3 +310,98 @@ def test_only_the_tools_of_the_registry_are_announced() -> None:
     assert [tool.name for tool in info.function_tools] == ["Echo", "End"]
     assert info.function_tools[0].parameters_json_schema == ECHO.input_schema()
     assert info.instructions == "Echo."
+
+
+def test_a_cancellation_that_comes_when_the_run_is_over_changes_nothing() -> None:
+    stage = Stage()
+    loops: list[ModelLoop] = []
+
+    def late(meter: Meter) -> None:
+        if stage.is_over:
+            loops[0].cancel()
+
+    stage.host = replace(stage.host, on_progress=late)
+    loops.append(stage.loop(Scripted([calls(END_CALL)])))
+
+    async def run() -> LoopEnd:
+        end = await loops[0].run("begin", Meter(Budgets(), clock=stage.clock))
+        await asyncio.sleep(0)  # where a late cancellation would come in
+        await asyncio.sleep(0)
+        return end
+
+    assert asyncio.run(run()).reason == "finished"
+
+
+def test_cancelling_the_task_that_awaits_a_run_is_raised_to_it() -> None:
+    stage = Stage()
+    asked = asyncio.Event()
+
+    async def hang(messages: Any, info: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    loop = ModelLoop(
+        FunctionModel(hang), stage.registry, instructions="", host=stage.host, finishing=("End",)
+    )
+
+    async def run() -> None:
+        task = asyncio.create_task(loop.run("begin", Meter(Budgets(), clock=stage.clock)))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+
+RUN_CODE = ModelLoop.run.__code__
+RUN_LINES = sorted({line for _, _, line in RUN_CODE.co_lines() if line is not None})
+
+
+@pytest.mark.parametrize("line", RUN_LINES)
+def test_a_cancellation_may_interrupt_the_beginning_of_a_run_anywhere(line: int) -> None:
+    # As a signal handler does: at a line of `run`, in its own thread.
+    stage = Stage()
+    loop = stage.loop(Scripted([calls(echo()), calls(END_CALL)]))
+    interrupted: list[bool] = []
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code is not RUN_CODE:
+            return None
+        if event == "line" and frame.f_lineno == line and not interrupted:
+            interrupted.append(stage.is_over)
+            loop.cancel()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        end = asyncio.run(loop.run("begin", Meter(Budgets(), clock=stage.clock)))
+    finally:
+        sys.settrace(before)
+    if interrupted == [False]:
+        assert end.reason == "cancelled"
+    else:
+        assert end.reason == "finished"
+
+
+def test_closing_a_model_that_fails_to_close_raises_nothing() -> None:
+    class Broken(FunctionModel):
+        async def __aexit__(self, *exc: object) -> None:
+            raise OSError("the client cannot be closed")
+
+    async def run() -> str:
+        async with opened(Broken(lambda messages, info: prose())):
+            return "over"
+
+    assert asyncio.run(run()) == "over"
+
+
+def test_an_answer_with_too_many_calls_is_cut_and_told() -> None:
+    stage = Stage()
+    script = Scripted([calls(*(echo(str(n)) for n in range(MOST_CALLS + 5))), calls(END_CALL)])
+    stage.run(script, calls=1_000)
+    assert len(stage.seen) == MOST_CALLS
+    told = script.talks[1].messages[-1].parts[-1]
+    assert "5 calls of that answer were not looked at" in str(told)
+    assert len(script.talks[1].messages[1].parts) == MOST_CALLS
