@@ -163,7 +163,9 @@ def export_command(
     if target is not None and output.is_for_people:
         output.message(f"{count_of(len(records), 'record')} in {target}")
     elif target is not None:
-        output.json({"records": len(records), "file": target})
+        written = {"records": len(records), "file": target}
+        unreadable = [each._asdict() for each in found.unreadable]
+        output.json(written | ({"unreadable": unreadable} if unreadable else {}))
     return Incomplete.exit_code if found.unreadable else 0
 
 

@@ -44,6 +44,24 @@ def test_a_list_names_what_cannot_be_read_and_deletes_nothing(
     assert strange.exists()
 
 
+def test_an_export_into_a_file_names_what_cannot_be_read(
+    own: CommandLine, id: str, tmp_path: Path
+) -> None:
+    target = str(tmp_path / "candidates.jsonl")
+    words = ("staging", "export", "--output", target)
+    ended = own(*words, "--json")
+    assert (ended.code, ended.json) == (0, {"records": 1, "file": target})
+    (tmp_path / "library" / "staging" / "old.json").write_text('{"schema_version": 1}')
+    ended = own(*words, "--json")
+    assert ended.code == 4
+    [unreadable] = own("staging", "list", "--json").json["unreadable"]
+    assert unreadable["file"] == "old.json" and unreadable["reason"]
+    assert ended.json == {"records": 1, "file": target, "unreadable": [unreadable]}
+    assert json.loads(Path(target).read_text())["id"] == id
+    ended = own(*words)
+    assert ended.code == 4 and f"unreadable: old.json: {unreadable['reason']}" in ended.err
+
+
 def test_a_record_is_shown_flat_and_for_people(own: CommandLine, id: str) -> None:
     record = own("staging", "show", id, "--json").json
     assert record["schema_version"] == 2
