@@ -163,9 +163,9 @@ class Extraction:
         except Exception as error:  # noqa: BLE001 - a fault of ours is an outcome, and it is told
             if self._host.on_fault is not None:
                 self._host.on_fault("extract", error)
-            return self._close(
-                work, _Ending("failed", f"the run broke: {type(error).__name__}", "")
-            )
+            said = mask(error.message).text if isinstance(error, SessiondexError) else ""
+            broke = f"the run broke: {type(error).__name__}"
+            return self._close(work, _Ending("failed", broke, said))
         except BaseException:
             # The process is told to end: the state says what is true.
             self._close(work, _Ending("incomplete", "cancelled", "the process was ended"))
