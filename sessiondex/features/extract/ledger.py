@@ -13,13 +13,21 @@ import json
 import re
 import sqlite3
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from sessiondex.errors import Busy, InvalidArgument
+from sessiondex.errors import InvalidArgument
+from sessiondex.features.extract.leases import (
+    adopted_lease,
+    busy,
+    check_range,
+    held_lease,
+    next_fence,
+    renewed_lease,
+    require_unused,
+    write_lease,
+)
 from sessiondex.features.extract.ledger_rows import (
     DECISION_COLUMNS,
-    LEASE_COLUMNS,
     POINTER_COLUMNS,
     RUN_COLUMNS,
     SELECT_CLAIMS,
@@ -54,10 +62,6 @@ CANCELLED_BY_REWRITE: Final = "the session was rewritten"
 _CLAIM_DIGEST = re.compile(r"[0-9a-f]{64}")
 _FACT_CHARACTERS: Final = 200
 _DETAIL_CHARACTERS: Final = 200
-
-
-class LostLease(Busy):
-    """The lease is no longer this run's: another took it over, or the run has ended."""
 
 
 class ExtractLedger:
@@ -98,7 +102,7 @@ class ExtractLedger:
                 none of the capture, the capture holds what is not committed, or the run id was
                 used before.
         """
-        _check_range(capture, 0 if first is None else first, last)
+        check_range(capture, 0 if first is None else first, last)
         checked_name(run_id, "run id")
         checked_name(holder, "holder")
         session = capture.session
@@ -114,7 +118,7 @@ class ExtractLedger:
                 if (known, moved) != (found, pointer):
                     continue
                 if found is not None and found.is_live(now):
-                    raise _busy(found)
+                    raise busy(found)
                 start = done if first is None else first
                 if start > last:
                     raise InvalidArgument(
@@ -122,28 +126,21 @@ class ExtractLedger:
                         hint="name a range to extract from it again",
                     )
                 if found is not None and is_same:
-                    lease = _adopted(
+                    lease = adopted_lease(
                         found, capture, first=start, last=last, done=done, holder=holder,
                         expires=now + lease_ms,
                     )  # fmt: skip
                     action = "extract.adopt"
                 else:
-                    _require_unused(db, run_id)
+                    require_unused(db, run_id)
                     if found is not None:
                         self._close_rewritten(db, found, now)
-                    fence = db.execute(
-                        "SELECT max(fence) FROM extract_runs WHERE session=?", (session,)
-                    ).fetchone()[0]
                     lease = Lease(
-                        session, run_id, holder, (fence or 0) + 1, capture.token, start, last,
-                        done, now, now + lease_ms,
+                        session, run_id, holder, next_fence(db, session), capture.token, start,
+                        last, done, now, now + lease_ms,
                     )  # fmt: skip
                     action = "extract.begin"
-                db.execute(
-                    f"INSERT OR REPLACE INTO extract_leases ({LEASE_COLUMNS}) VALUES"
-                    " (?,?,?,?,?,?,?,?,?,?,?)",
-                    lease,
-                )
+                write_lease(db, lease)
                 self._audit(db, action, lease, f"run {lease.run_id}", now)
                 reserved = db.execute(SELECT_CLAIMS, (lease.run_id,)).fetchall()
                 return Begun(lease, action == "extract.adopt", claims_of(reserved))
@@ -155,7 +152,7 @@ class ExtractLedger:
             LostLease: another run took it over, or this one has ended.
         """
         with self._state.transaction() as db:
-            return _renewed(db, lease, now + lease_ms)
+            return renewed_lease(db, lease, now + lease_ms)
 
     def reserve(
         self, lease: Lease, claim_digest: str, record_id: str, *, now: int, lease_ms: int
@@ -175,7 +172,7 @@ class ExtractLedger:
             )
         checked_name(record_id, "record id")
         with self._state.transaction() as db:
-            _renewed(db, lease, now + lease_ms)
+            renewed_lease(db, lease, now + lease_ms)
             db.execute(
                 "INSERT OR IGNORE INTO extract_claims (run,claim,record,reserved) VALUES (?,?,?,?)",
                 (lease.run_id, claim_digest, record_id, now),
@@ -213,7 +210,7 @@ class ExtractLedger:
         if pointer is not None and pointer.records > lease.last + 1:
             raise InvalidArgument(f"the pointer lies behind record {lease.last}, the run's last")
         with self._state.transaction() as db:
-            held = _held(db, lease)
+            held = held_lease(db, lease)
             moved, why = pointer, pointer_reason
             if pointer is not None and held.first > held.done:
                 moved = None
@@ -266,7 +263,7 @@ class ExtractLedger:
         """
         _check_end(("incomplete", "failed"), outcome, reason)
         with self._state.transaction() as db:
-            held = _held(db, lease)
+            held = held_lease(db, lease)
             expires = min(now, held.expires) if release else held.expires
             db.execute(
                 "UPDATE extract_leases SET ended=1, expires=? WHERE session=?",
@@ -389,73 +386,6 @@ class ExtractLedger:
         self._state.audit(
             action, actor=lease.holder, outcome=outcome, now=now, session=lease.session, within=db
         )
-
-
-# ---------------------------------------------------------------- leases
-
-
-def _check_range(capture: Capture, first: int, last: int) -> None:
-    if capture.committed_count < capture.entry_count:
-        raise InvalidArgument(
-            "the capture holds an entry that is not committed", hint="pass its committed()"
-        )
-    if not 0 <= first <= last < capture.record_count:
-        raise InvalidArgument(
-            f"records {first} to {last} are no range of the capture",
-            hint=f"it has {capture.record_count} records, numbered from 0",
-        )
-
-
-def _adopted(
-    lease: Lease, capture: Capture, *, first: int, last: int, done: int, holder: str, expires: int
-) -> Lease:
-    """The lease of a run that goes on with that of another; see `ExtractLedger.begin`."""
-    if first <= lease.last + 1 and lease.first <= last + 1:
-        first, last = min(first, lease.first), max(last, lease.last)
-    else:
-        first, last = lease.first, lease.last
-    return Lease(
-        lease.session, lease.run_id, holder, lease.fence + 1, capture.token, first, last, done,
-        lease.started, expires,
-    )  # fmt: skip
-
-
-def _held(db: sqlite3.Connection, lease: Lease) -> Lease:
-    """The lease as it stands, if it still is the run's.
-
-    Raises:
-        LostLease: it is not.
-    """
-    found = lease_of(db.execute(SELECT_LEASE, (lease.session,)).fetchall())
-    mine = (lease.run_id, lease.holder, lease.fence)
-    if found is None or found.has_ended or (found.run_id, found.holder, found.fence) != mine:
-        raise LostLease(
-            f"run {lease.run_id!r} no longer holds the lease of session {lease.session!r}",
-            hint="it has ended, or another run took it over; stage nothing more in it",
-        )
-    return found
-
-
-def _renewed(db: sqlite3.Connection, lease: Lease, expires: int) -> Lease:
-    held = _held(db, lease)
-    db.execute("UPDATE extract_leases SET expires=? WHERE session=?", (expires, held.session))
-    return held._replace(expires=expires)
-
-
-def _busy(lease: Lease) -> Busy:
-    until = datetime.fromtimestamp(lease.expires / 1000, UTC).isoformat(timespec="seconds")
-    did = "has just failed on" if lease.has_ended else "extracts from"
-    return Busy(
-        f"another run {did} session {lease.session!r}: run {lease.run_id!r} of {lease.holder}",
-        hint=f"its lease expires at {until}",
-    )
-
-
-def _require_unused(db: sqlite3.Connection, run_id: str) -> None:
-    places = ("extract_runs", "extract_leases", "extract_claims")
-    for table in places:
-        if db.execute(f"SELECT 1 FROM {table} WHERE run=? LIMIT 1", (run_id,)).fetchone():
-            raise InvalidArgument(f"run id {run_id!r} was used before", hint="pass a fresh one")
 
 
 # ---------------------------------------------------------------- ends

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from sessiondex import Library, forget_sessions
 from sessiondex.errors import Busy, InvalidArgument
+from sessiondex.features.extract.leases import LostLease
 from sessiondex.features.extract.ledger import (
     CANCELLED_BY_REWRITE,
     Begun,
     DecisionRow,
     ExtractLedger,
     Lease,
-    LostLease,
     Pointer,
 )
 from sessiondex.features.state import State
