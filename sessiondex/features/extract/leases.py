@@ -80,9 +80,9 @@ def adopted_lease(
 def busy(lease: Lease) -> Busy:
     """The error for whoever wants a session on which another run works."""
     until = datetime.fromtimestamp(lease.expires / 1000, UTC).isoformat(timespec="seconds")
-    did = "has just failed on" if lease.has_ended else "extracts from"
     return Busy(
-        f"another run {did} session {lease.session!r}: run {lease.run_id!r} of {lease.holder}",
+        f"another run extracts from session {lease.session!r}: run {lease.run_id!r} of"
+        f" {lease.holder}",
         hint=f"its lease expires at {until}",
     )
 
@@ -123,3 +123,8 @@ def renewed_lease(db: sqlite3.Connection, lease: Lease, expires: int) -> Lease:
     held = held_lease(db, lease)
     db.execute("UPDATE extract_leases SET expires=? WHERE session=?", (expires, held.session))
     return held._replace(expires=expires)
+
+
+def give_up_lease(db: sqlite3.Connection, lease: Lease) -> None:
+    """Leaves a lease to whoever takes it over, at once."""
+    db.execute("UPDATE extract_leases SET ended=1 WHERE session=?", (lease.session,))

@@ -20,6 +20,7 @@ from sessiondex.features.extract.leases import (
     adopted_lease,
     busy,
     check_range,
+    give_up_lease,
     held_lease,
     next_fence,
     renewed_lease,
@@ -246,14 +247,12 @@ class ExtractLedger:
         detail: str = "",
         pointer_reason: str = "",
         facts: Mapping[str, Any] | None = None,
-        release: bool = True,
     ) -> RunRow:
         """Ends a run that did not come to its end; the pointer stays.
 
         The lease is not deleted but given up: what the run staged is only kept from being staged
         a second time if the next run on the session adopts its id and records, and it may do so
-        at once. With `release=False` it may only when the lease expires, which keeps a run that
-        just failed from being tried again and again. Either way this run can do no more.
+        at once. This run can do no more.
 
         `reason` is of `incomplete` a word of the closed set, of `failed` ''; `detail` is a
         sentence of the host, never words of a session or a model.
@@ -264,11 +263,7 @@ class ExtractLedger:
         _check_end(("incomplete", "failed"), outcome, reason)
         with self._state.transaction() as db:
             held = held_lease(db, lease)
-            expires = min(now, held.expires) if release else held.expires
-            db.execute(
-                "UPDATE extract_leases SET ended=1, expires=? WHERE session=?",
-                (expires, held.session),
-            )
+            give_up_lease(db, held)
             row = _run_row(
                 held, now, outcome, reason=reason, detail=detail, staged_count=staged_count,
                 facts=facts, pointer_reason=pointer_reason,

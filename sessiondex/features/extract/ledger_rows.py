@@ -47,7 +47,7 @@ class Lease(NamedTuple):
 
     def is_live(self, now: int) -> bool:
         """Whether nobody else may work on the session now."""
-        return now < self.expires
+        return not self.has_ended and now < self.expires
 
 
 class Begun(NamedTuple):

@@ -30,7 +30,7 @@ SENTENCES: Final[dict[Reason, str]] = {
     "due": "enough has come since the last extraction",
     "off": "extraction is off: the threshold is 0 or none",
     "empty": "the session has no committed entry",
-    "leased": "another run extracts from the session now, or has just failed on it",
+    "leased": "another run extracts from the session now",
     "no_growth": "nothing has come since the last extraction",
     "below_threshold": "too little has come since the last extraction",
     "in_progress": "the agent is at work: its run has not ended",

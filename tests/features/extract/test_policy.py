@@ -148,7 +148,8 @@ def test_nothing_is_due_while_another_run_extracts(ledger: ExtractLedger) -> Non
     lease = ledger.begin(
         capture, first=0, last=0, run_id="r1", holder="h", now=NOW, lease_ms=1000
     ).lease
-    assert decide(ledger, capture, now=NOW + 999).reason == "leased"
+    found = decide(ledger, capture, now=NOW + 999)
+    assert (found.reason, found.sentence) == ("leased", "another run extracts from the session now")
     assert decide(ledger, capture, now=NOW + 1000).reason == "due"
     ledger.end(lease, outcome="incomplete", reason="deadline", staged_count=0, now=NOW + 1)
     assert decide(ledger, capture, now=NOW + 1).reason == "due"
