@@ -79,5 +79,8 @@ LIMITS: Final[tuple[Limit, ...]] = (
     FIRST_MESSAGE, SUMMARY_BYTES, TITLE,
 )  # fmt: skip
 
+BYTES_PER_TOKEN: Final = 4
+"""Of text whose tokens nobody counted; a started token counts whole. Contract 2 and 5."""
+
 SETTLE_SECONDS: Final = 300
 """Quiet time after which an unterminated tail that parses counts as committed."""

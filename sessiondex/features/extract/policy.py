@@ -13,13 +13,10 @@ from sessiondex.errors import InvalidArgument
 from sessiondex.features.extract.ledger import DecisionRow, ExtractLedger
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.turn_end import has_run_ended
-from sessiondex.limits import SETTLE_SECONDS
+from sessiondex.limits import BYTES_PER_TOKEN, SETTLE_SECONDS
 from sessiondex.model import EntryRef
 
 THRESHOLD_TOKENS: Final = 50_000
-
-BYTES_PER_TOKEN: Final = 4
-"""Of unmeasured text: contract 5."""
 
 Reason = Literal[
     "due", "off", "empty", "leased", "no_growth", "below_threshold", "in_progress"

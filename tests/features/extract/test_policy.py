@@ -23,6 +23,7 @@ from sessiondex.features.extract.policy import (
 )
 from sessiondex.features.state import State
 from sessiondex.indexer.capture import Capture
+from sessiondex.limits import BYTES_PER_TOKEN
 from sessiondex.model import Item
 from tests.builders import claude_path, claude_user, conversation, index, write_lines
 
@@ -103,9 +104,13 @@ def test_what_the_host_measured_counts_instead_of_bytes(ledger: ExtractLedger) -
 
 def test_the_default_threshold_is_that_of_the_contract(ledger: ExtractLedger) -> None:
     assert THRESHOLD_TOKENS == 50_000
-    found = ExtractPolicy().decide(capture_of(200_000), ledger, now=NOW, has_ended=True)
+    size = THRESHOLD_TOKENS * BYTES_PER_TOKEN
+    assert size == 200_000
+    found = ExtractPolicy().decide(capture_of(size), ledger, now=NOW, has_ended=True)
     assert (found.reason, found.threshold) == ("due", 50_000)
-    found = ExtractPolicy().decide(capture_of(199_996), ledger, now=NOW, has_ended=True)
+    found = ExtractPolicy().decide(
+        capture_of(size - BYTES_PER_TOKEN), ledger, now=NOW, has_ended=True
+    )
     assert found.reason == "below_threshold"
 
 
