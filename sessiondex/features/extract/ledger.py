@@ -196,7 +196,7 @@ class ExtractLedger:
     ) -> RunRow:
         """Ends a run that did what it was to do: its row, the pointer and the lease, all at once.
 
-        The pointer moves to the given one unless that were a step back, or the run began behind
+        The pointer moves to the given one unless that were a step back, or the run began after
         what is done; the row says where it moved and why it did not. `reason` must be '': what a
         model says of finding nothing belongs into the report and is kept nowhere here.
 
@@ -209,7 +209,7 @@ class ExtractLedger:
         if pointer is not None and pointer.session != lease.session:
             raise InvalidArgument("the pointer is of another session than the lease")
         if pointer is not None and pointer.records > lease.last + 1:
-            raise InvalidArgument(f"the pointer lies behind record {lease.last}, the run's last")
+            raise InvalidArgument(f"the pointer lies after record {lease.last}, the run's last")
         with self._state.transaction() as db:
             held = held_lease(db, lease)
             moved, why = pointer, pointer_reason

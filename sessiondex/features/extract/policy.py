@@ -148,7 +148,7 @@ class ExtractPolicy:
 
 class _Growth(NamedTuple):
     has_grown: bool
-    """There are entries behind the records that are done."""
+    """There are entries after the records that are done."""
     tokens: int
 
 

@@ -21,7 +21,7 @@ class Done(NamedTuple):
 
     `pointer`: the capture begins with what the pointer saw; `stored`: it begins with the part of
     that which the library held, and the live part is gone or another; `shared`: the session was
-    rewritten behind these records; `rewritten`: none of it is what the pointer saw; `copied`: no
+    rewritten after these records; `rewritten`: none of it is what the pointer saw; `copied`: no
     pointer, the session begins with copies; `new`: no pointer.
     """
 

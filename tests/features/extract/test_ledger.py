@@ -182,7 +182,7 @@ def test_a_run_can_go_on_where_extraction_came_to(ledger: ExtractLedger) -> None
     assert begin(ledger, capture_of(6), "r2", first=None).lease.first == 4
 
 
-def test_a_run_that_goes_on_begins_behind_what_another_one_extracted_just_before(
+def test_a_run_that_goes_on_begins_after_what_another_one_extracted_just_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with State.beside(tmp_path) as state, State.beside(tmp_path) as other:
@@ -528,12 +528,15 @@ def test_an_end_says_only_what_the_closed_set_has(ledger: ExtractLedger) -> None
     assert ledger.lease("s") == lease
 
 
-def test_a_pointer_of_another_session_or_behind_the_run_is_refused(ledger: ExtractLedger) -> None:
+def test_a_pointer_of_another_session_or_after_the_run_is_refused(ledger: ExtractLedger) -> None:
     capture = capture_of(6)
     lease = begin(ledger, capture, last=3).lease
     pointer = Pointer("s", capture.token, 1, 4, "r1", 1)
-    for wrong in (pointer._replace(session="t"), pointer._replace(records=5)):
-        with pytest.raises(InvalidArgument, match="the pointer"):
+    for wrong, said in (
+        (pointer._replace(session="t"), "of another session than the lease"),
+        (pointer._replace(records=5), "lies after record 3, the run's last"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"the pointer (is )?{said}"):
             seal(ledger, lease, capture, pointer=wrong)
     assert ledger.pointer("s") is None
 
@@ -737,7 +740,7 @@ def test_a_run_on_a_live_tail_that_vanished_meanwhile_moves_nothing(
 # ---------------------------------------------------------------- copies
 
 
-def test_without_a_pointer_a_fork_begins_behind_what_it_repeats(
+def test_without_a_pointer_a_fork_begins_after_what_it_repeats(
     ledger: ExtractLedger, tmp_path: Path
 ) -> None:
     library = library_of(tmp_path)
