@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pydantic_ai.models
 import pytest
 from pydantic_ai.messages import ThinkingPart, ToolReturnPart, UserPromptPart
 
@@ -31,14 +29,7 @@ FIVE_TOOLS = [
 CLAIM = "Deploys are made from the release branch, never from main."
 
 
-@pytest.fixture(autouse=True)
-def _no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+pytestmark = pytest.mark.usefixtures("no_requests")
 
 
 OBEDIENT = [

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pydantic_ai.models
 import pytest
 
 from sessiondex.errors import Failed
@@ -22,15 +20,7 @@ from tests.features.extract.scripted import Scripted, Talk, World, calls, finish
 from tests.features.extract.test_characters import CLAIM, OBEDIENT
 from tests.features.extract_runs import ITEMS, Shelf, capture_of
 
-
-@pytest.fixture(autouse=True)
-def _no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+pytestmark = pytest.mark.usefixtures("no_requests")
 
 
 def assert_given_up(world: World, result: ExtractResult) -> None:

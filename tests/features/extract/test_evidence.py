@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pydantic_ai.models
 import pytest
 
 from sessiondex.features.extract.report import ExtractResult
@@ -35,9 +34,7 @@ MAIN: Final = "11111111-1111-4111-8111-111111111111"
 FORK: Final = "22222222-2222-4222-8222-222222222222"
 
 
-@pytest.fixture(autouse=True)
-def _no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
+pytestmark = pytest.mark.usefixtures("no_requests")
 
 
 class Workshop:

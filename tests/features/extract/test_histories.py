@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pydantic_ai.models
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,10 +22,7 @@ from sessiondex.model import Entry, EntryRef
 from tests.features.extract.made_sources import HOLDS, TEXTS, Source
 from tests.features.extract.scripted import Talk, calls, finish, read, stage
 
-
-@pytest.fixture(autouse=True)
-def _no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
+pytestmark = pytest.mark.usefixtures("no_requests")
 
 
 GROW = st.tuples(st.just("grow"), st.integers(1, 3))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pydantic_ai.models
 import pytest
 
 from sessiondex.errors import Busy, Failed, InvalidArgument
@@ -40,9 +39,7 @@ LEASE = int(LEASE_SECONDS * 1000)
 FIRST, SECOND, THIRD = (f"Rule number {n} of the workshop holds." for n in (1, 2, 3))
 
 
-@pytest.fixture(autouse=True)
-def _no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
+pytestmark = pytest.mark.usefixtures("no_requests")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import pydantic_ai.models
 import pytest
 
 from sessiondex.errors import InvalidArgument
@@ -24,10 +23,7 @@ from tests.features.extract.made_sources import (
 )
 from tests.features.extract.scripted import calls, finish, prose, read, stage
 
-
-@pytest.fixture(autouse=True)
-def _no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pydantic_ai.models, "ALLOW_MODEL_REQUESTS", False)
+pytestmark = pytest.mark.usefixtures("no_requests")
 
 
 @pytest.fixture(params=FORMATS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +30,6 @@ NOTHING = Call(
 )
 
 every_wire = pytest.mark.parametrize("wire", WIRES)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def run(
