@@ -19,6 +19,7 @@ from sessiondex.errors import Failed, Incomplete, InvalidArgument, SessiondexErr
 from sessiondex.features.live_session import LiveSession
 from sessiondex.features.loop.budget import Budgets, Meter
 from sessiondex.features.loop.loop import LoopEnd, LoopHost, ModelLoop
+from sessiondex.features.loop.models import opened
 from sessiondex.features.observation import WorkerObservationProvider
 from sessiondex.features.registry import Feature, OnFault, Registry
 from sessiondex.features.services import ServiceKey, Services
@@ -157,7 +158,7 @@ class ModelWorker:
         self._untold = []
 
     async def _turn(self, prompt: str) -> LoopEnd:
-        async with self._model:
+        async with opened(self._model):
             return await self._loop.run(prompt, Meter(self._budgets, clock=self._host.clock))
 
     def _keep(self, message: ModelMessage) -> None:
