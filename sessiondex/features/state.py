@@ -107,6 +107,7 @@ class State:
         self._connection = connection
         self._lock = threading.RLock()
         self.path = path
+        self._identity = _identity(path)
 
     @classmethod
     def open(cls, path: Path | None) -> State:
@@ -153,6 +154,7 @@ class State:
     def transaction(self) -> Generator[sqlite3.Connection]:
         """One transaction that writes."""
         with self._lock:
+            self._require_file()
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
@@ -167,10 +169,20 @@ class State:
     def rows(self, sql: str, arguments: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that a statement finds at this moment."""
         with self._lock:
+            self._require_file()
             try:
                 return self._connection.execute(sql, tuple(arguments)).fetchall()
             except sqlite3.Error as error:
                 raise self._failure(error) from error
+
+    def _require_file(self) -> None:
+        """What is written to a file that was taken away is lost, and what stands there old.
+
+        Raises:
+            Failed: the file is gone, or another one stands in its place.
+        """
+        if self.path is not None and _identity(self.path) != self._identity:
+            raise Failed("the state was moved or deleted while it was in use", hint="begin again")
 
     def _failure(self, error: sqlite3.Error) -> Failed | Damaged:
         if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
@@ -295,6 +307,15 @@ class State:
             (limit,),
         )
         return [AuditRow(*row) for row in rows]
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    """Which file stands at a path; None: none."""
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def subject_not_found() -> NotFound:

@@ -47,6 +47,22 @@ def test_a_file_of_another_kind_is_called_damaged(tmp_path: Path) -> None:
         State.beside(tmp_path)
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_nothing_is_read_from_or_written_to_a_file_that_was_taken_away(
+    tmp_path: Path, is_made_again: bool
+) -> None:
+    with State.beside(tmp_path) as state:
+        state.add_grant("boss", ADA, now=1)
+        (tmp_path / "state.sqlite3").rename(tmp_path / "elsewhere.sqlite3")
+        if is_made_again:
+            with State.beside(tmp_path) as other:
+                assert not other.is_granted("boss", ADA)
+        with pytest.raises(Failed, match="moved or deleted"):
+            state.is_granted("boss", ADA)
+        with pytest.raises(Failed, match="moved or deleted"):
+            state.add_grant("boss", BOB, now=2)
+
+
 def test_a_folder_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="cannot be opened"):
         State.beside(tmp_path / "nowhere")
