@@ -136,6 +136,35 @@ class State:
         return state
 
     @classmethod
+    def open_read_only(cls, path: Path) -> State:
+        """Opens a state file that cannot be written; it is written to by nobody then.
+
+        Raises:
+            Failed: it cannot be opened.
+            Damaged: the file is no state of ours.
+        """
+        failure: sqlite3.Error | None = None
+        # Beside a log that is still there its index is; without one, the file is all there is.
+        for how in ("mode=ro", "mode=ro&immutable=1"):
+            try:
+                connection = sqlite3.connect(
+                    f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_BUSY_SECONDS,
+                    isolation_level=None, check_same_thread=False,
+                )  # fmt: skip
+            except sqlite3.Error as error:
+                failure = error
+                continue
+            state = cls(connection, path)
+            try:
+                connection.execute("SELECT count(*) FROM audit")
+                return state
+            except sqlite3.Error as error:
+                connection.close()
+                failure = error
+        assert failure is not None
+        raise _failure_of(path, failure) from failure
+
+    @classmethod
     def beside(cls, library: Path) -> State:
         """The state of a library: `state.sqlite3` in its folder."""
         return cls.open(library / "state.sqlite3")
@@ -185,11 +214,7 @@ class State:
             raise Failed("the state was moved or deleted while it was in use", hint="begin again")
 
     def _failure(self, error: sqlite3.Error) -> Failed | Damaged:
-        if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
-            return Failed(f"the state cannot be used: {error}", hint="try again")
-        return Damaged(
-            f"the state {self.path} is damaged: {error}", hint="restore it, or move it away"
-        )
+        return _failure_of(self.path, error)
 
     # ------------------------------------------------------------ grants
 
@@ -307,6 +332,12 @@ class State:
             (limit,),
         )
         return [AuditRow(*row) for row in rows]
+
+
+def _failure_of(path: Path | None, error: sqlite3.Error) -> Failed | Damaged:
+    if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
+        return Failed(f"the state cannot be used: {error}", hint="try again")
+    return Damaged(f"the state {path} is damaged: {error}", hint="restore it, or move it away")
 
 
 def _identity(path: Path | None) -> tuple[int, int] | None:
