@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sessiondex.errors import InvalidArgument
+from sessiondex.features.similarity import visible_text
 from sessiondex.features.staging.record import CandidateKind
 from sessiondex.limits import CANDIDATE_REFS, CLAIM, EXCERPT_BYTES
 from sessiondex.masking import mask
@@ -70,7 +71,7 @@ def checked_text(name: str, text: str, *, max_characters: int = CLAIM.maximum) -
 
 
 def _is_placeholder(text: str) -> bool:
-    plain = " ".join(text.casefold().split())
+    plain = " ".join(visible_text(text).casefold().split())
     rest = _TEMPLATE.sub("", plain)
     if not any(character.isalnum() for character in rest):
         return True

@@ -224,9 +224,13 @@ class LocalHost:
 def open_state(folder: Path, *, is_read: bool = False) -> State:
     """The state beside a library, made where there is none yet; so is the folder, 0700.
 
-    Where it is only read none is made: a mistyped folder stays away, and nothing is in it.
+    Where it is only read none is made: a mistyped folder stays away, and nothing is in it. What
+    cannot be written can be read.
     """
-    if is_read and not (folder / STATE_FILE).exists():
+    path = folder / STATE_FILE
+    if is_read and not path.exists():
         return State.open(None)
+    if is_read and not (os.access(path, os.W_OK) and os.access(folder, os.W_OK)):
+        return State.open_read_only(path)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return State.open(folder / STATE_FILE)
+    return State.open(path)

@@ -107,6 +107,7 @@ class State:
         self._connection = connection
         self._lock = threading.RLock()
         self.path = path
+        self._identity = _identity(path)
 
     @classmethod
     def open(cls, path: Path | None) -> State:
@@ -135,6 +136,35 @@ class State:
         return state
 
     @classmethod
+    def open_read_only(cls, path: Path) -> State:
+        """Opens a state file that cannot be written; it is written to by nobody then.
+
+        Raises:
+            Failed: it cannot be opened.
+            Damaged: the file is no state of ours.
+        """
+        failure: sqlite3.Error | None = None
+        # Beside a log that is still there its index is; without one, the file is all there is.
+        for how in ("mode=ro", "mode=ro&immutable=1"):
+            try:
+                connection = sqlite3.connect(
+                    f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_BUSY_SECONDS,
+                    isolation_level=None, check_same_thread=False,
+                )  # fmt: skip
+            except sqlite3.Error as error:
+                failure = error
+                continue
+            state = cls(connection, path)
+            try:
+                connection.execute("SELECT count(*) FROM audit")
+                return state
+            except sqlite3.Error as error:
+                connection.close()
+                failure = error
+        assert failure is not None
+        raise _failure_of(path, failure) from failure
+
+    @classmethod
     def beside(cls, library: Path) -> State:
         """The state of a library: `state.sqlite3` in its folder."""
         return cls.open(library / "state.sqlite3")
@@ -153,6 +183,7 @@ class State:
     def transaction(self) -> Generator[sqlite3.Connection]:
         """One transaction that writes."""
         with self._lock:
+            self._require_file()
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
@@ -167,17 +198,23 @@ class State:
     def rows(self, sql: str, arguments: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that a statement finds at this moment."""
         with self._lock:
+            self._require_file()
             try:
                 return self._connection.execute(sql, tuple(arguments)).fetchall()
             except sqlite3.Error as error:
                 raise self._failure(error) from error
 
+    def _require_file(self) -> None:
+        """What is written to a file that was taken away is lost, and what stands there old.
+
+        Raises:
+            Failed: the file is gone, or another one stands in its place.
+        """
+        if self.path is not None and _identity(self.path) != self._identity:
+            raise Failed("the state was moved or deleted while it was in use", hint="begin again")
+
     def _failure(self, error: sqlite3.Error) -> Failed | Damaged:
-        if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
-            return Failed(f"the state cannot be used: {error}", hint="try again")
-        return Damaged(
-            f"the state {self.path} is damaged: {error}", hint="restore it, or move it away"
-        )
+        return _failure_of(self.path, error)
 
     # ------------------------------------------------------------ grants
 
@@ -295,6 +332,21 @@ class State:
             (limit,),
         )
         return [AuditRow(*row) for row in rows]
+
+
+def _failure_of(path: Path | None, error: sqlite3.Error) -> Failed | Damaged:
+    if isinstance(error, sqlite3.OperationalError | sqlite3.ProgrammingError):
+        return Failed(f"the state cannot be used: {error}", hint="try again")
+    return Damaged(f"the state {path} is damaged: {error}", hint="restore it, or move it away")
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    """Which file stands at a path; None: none."""
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def subject_not_found() -> NotFound:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
+import os
+import stat
 from pathlib import Path
 from typing import Any, Final
 
 FINGERPRINT_BYTES: Final = 4096
+
+
+def open_regular(path: Path) -> io.FileIO:
+    """Opens a file for reading, unbuffered. A pipe in its place is not waited for.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def resume_offset(state: dict[str, Any]) -> int:
@@ -17,7 +34,7 @@ def resume_offset(state: dict[str, Any]) -> int:
 def fingerprint(path: Path, offset: int) -> bytes:
     """Digest of the first bytes of a file and of those before an offset; b'' if it is shorter."""
     digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
+    with open_regular(path) as file:
         for start in (0, max(0, offset - FINGERPRINT_BYTES)):
             file.seek(start)
             wanted = min(FINGERPRINT_BYTES, offset - start)

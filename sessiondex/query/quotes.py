@@ -18,6 +18,11 @@ NEAREST_WORDS: Final = 32
 """Words of a missing quote that are looked for: each length is tried at each place."""
 
 
+_RUN: Final = re.compile(r"\s{2,}")
+_FOLDED: Final = re.compile(r"\s{2,}|[^\S ]")
+"""White space that is more than one space, or another one."""
+
+
 class QuotePlace(NamedTuple):
     """Bytes `[start, end)` of the original text."""
 
@@ -34,15 +39,33 @@ def find_quote(data: bytes, quote: str) -> QuotePlace | None:
     words = quote.split()
     if not words:
         raise InvalidArgument("the quote is blank", hint="quote some words of the entry")
-    pattern = re.compile(r"\s+".join(re.escape(word) for word in words))
+    folded = " ".join(words)
     text = data.decode()
-    found = pattern.search(text)
+    found = _span(text, folded)
     if found is not None:
-        start = len(text[: found.start()].encode())
-        return QuotePlace(start, start + len(found[0].encode()))
+        start = len(text[: found[0]].encode())
+        return QuotePlace(start, start + len(text[slice(*found)].encode()))
     shown = MaskedText(data).fit(0, sys.maxsize)
-    found = pattern.search(shown.text) if shown.redacted else None
-    return None if found is None else QuotePlace(*shown.origin(*found.span()))
+    found = _span(shown.text, folded) if shown.redacted else None
+    return None if found is None else QuotePlace(*shown.origin(*found))
+
+
+def _span(text: str, folded: str) -> tuple[int, int] | None:
+    """Where a text holds words that stand one space apart, however far apart they stand in it.
+
+    Costs time by the length of both, whatever they repeat: entries may be large.
+    """
+    at = _FOLDED.sub(" ", text).find(folded)
+    if at < 0:
+        return None
+    start, end = at, at + len(folded)
+    for run in _RUN.finditer(text):
+        more = run.end() - run.start() - 1
+        if run.start() >= end:
+            break
+        start += more if run.start() < start else 0
+        end += more
+    return start, end
 
 
 def nearest_text(data: bytes, quote: str) -> str:

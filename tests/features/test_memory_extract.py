@@ -287,7 +287,7 @@ def test_a_quote_of_an_entry_that_is_not_cited_is_refused() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", " \n ", "TODO", "n/a", "...", "<claim>", "[your claim here]", "Lorem ipsum dolor sit amet",
-     "— — —", "{{ claim }}", "bell\x07", SECRET],
+     "— — —", "{{ claim }}", "bell\x07", SECRET, "\u200b\u202e", "\u3164\u3164", "TO\u200bDO"],
 )  # fmt: skip
 def test_blank_and_placeholder_texts_are_refused(field: str, text: str) -> None:
     host = Host()
@@ -343,6 +343,14 @@ def test_an_exact_repeat_returns_the_earlier_id_and_writes_nothing() -> None:
     assert host.shelf.calls == 1
     other = host.stage("Deploy from the release branch.", kind="decision")
     assert other["id"] != first["id"] and other["staged_count"] == 2
+
+
+@pytest.mark.parametrize("unseen", ["\u200b", "\u202e", "\u2060", "\xad", "\ufeff", "\u3164"])
+def test_a_claim_with_characters_that_nobody_sees_is_a_repeat(unseen: str) -> None:
+    host = Host()
+    first = host.stage("Deploy from the release branch.")
+    again = host.stage(f"{unseen}Deploy from the re{unseen}lease branch.{unseen}")
+    assert (again["id"], again["already_staged"]) == (first["id"], True)
 
 
 def test_a_repeat_with_a_wrong_ref_is_refused_like_any_other() -> None:

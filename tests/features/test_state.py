@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sessiondex.errors import Damaged, Failed, InvalidArgument, NotFound
+from sessiondex.features.local_host import open_state
 from sessiondex.features.state import State
 from sessiondex.features.subjects import runtime_worker, sub_worker
 from sessiondex.features.tokens import TokenRows
@@ -45,6 +47,55 @@ def test_a_file_of_another_kind_is_called_damaged(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite3").write_bytes(b"no database at all, only words" * 100)
     with pytest.raises(Damaged, match="damaged"):
         State.beside(tmp_path)
+
+
+@pytest.mark.parametrize("is_in_use", [False, True])
+def test_a_state_that_cannot_be_written_can_be_read(tmp_path: Path, is_in_use: bool) -> None:
+    path = tmp_path / "state.sqlite3"
+    with State.open(path) as state:
+        state.add_grant("boss", ADA, now=1)
+        if is_in_use:
+            with State.open_read_only(path) as opened:
+                assert opened.is_granted("boss", ADA)
+    with State.open_read_only(path) as opened:
+        assert opened.is_granted("boss", ADA)
+        with pytest.raises(Failed, match="readonly"):
+            opened.add_grant("boss", BOB, now=2)
+
+
+def test_a_command_that_only_reads_opens_a_state_that_it_may_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with State.beside(tmp_path) as state:
+        state.add_grant("boss", ADA, now=1)
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with open_state(tmp_path, is_read=True) as opened:
+        assert opened.is_granted("boss", ADA)
+        with pytest.raises(Failed, match="readonly"):
+            opened.add_grant("boss", BOB, now=2)
+
+
+def test_a_file_of_another_kind_is_damaged_also_where_it_is_only_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite3"
+    path.write_bytes(b"no database at all, only words" * 100)
+    with pytest.raises(Damaged, match="damaged"):
+        State.open_read_only(path)
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_nothing_is_read_from_or_written_to_a_file_that_was_taken_away(
+    tmp_path: Path, is_made_again: bool
+) -> None:
+    with State.beside(tmp_path) as state:
+        state.add_grant("boss", ADA, now=1)
+        (tmp_path / "state.sqlite3").rename(tmp_path / "elsewhere.sqlite3")
+        if is_made_again:
+            with State.beside(tmp_path) as other:
+                assert not other.is_granted("boss", ADA)
+        with pytest.raises(Failed, match="moved or deleted"):
+            state.is_granted("boss", ADA)
+        with pytest.raises(Failed, match="moved or deleted"):
+            state.add_grant("boss", BOB, now=2)
 
 
 def test_a_folder_that_is_not_there_is_a_failure(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from sessiondex.model import clean_text
@@ -16,24 +17,46 @@ TOKEN_BYTES: Final = 4
 """Where a provider counts no tokens, they are taken as 4 bytes each."""
 
 
+_MOST_TOKENS: Final = 2**53 - 1
+"""More are taken for so many: no budget is near, and no JSON holds all larger numbers."""
+
+_TOO_DEEP: Final = "(arguments that are nested too deeply)"
+
+
 def cleaned(answer: ModelResponse) -> ModelResponse:
-    """The answer without lone surrogates, which no request could carry back to its provider."""
+    """The answer without what no request could carry back to its provider: lone surrogates,
+    numbers that are none, and arguments that are no object, which become their text."""
     parts = [_cleaned_part(part) for part in answer.parts]
     return replace(answer, parts=parts)
 
 
 def _cleaned_part(part: ModelResponsePart) -> ModelResponsePart:
-    from pydantic_ai.messages import TextPart, ToolCallPart
+    from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
 
-    if isinstance(part, TextPart):
-        return replace(part, content=clean_text(part.content))
+    if isinstance(part, TextPart | ThinkingPart):
+        return replace(part, content=_cleaned(part.content))
     if isinstance(part, ToolCallPart):
-        return replace(part, args=_cleaned(part.args))
+        return replace(
+            part, tool_name=_cleaned(part.tool_name), tool_call_id=_cleaned(part.tool_call_id),
+            args=_cleaned_arguments(part.args),
+        )  # fmt: skip
     return part
 
 
+def _cleaned_arguments(arguments: Any) -> Any:
+    """An object that is JSON, or a text."""
+    if arguments is None or isinstance(arguments, str):
+        return _cleaned(arguments)
+    try:
+        clean = _cleaned(arguments)
+        text = json.dumps(clean)
+    except RecursionError:
+        return _TOO_DEEP
+    return cast(Any, clean) if isinstance(clean, dict) else text
+
+
 def _cleaned(value: Any) -> Any:
-    """A JSON value with clean texts and names."""
+    """A JSON value with clean texts and names, and numbers that are some."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
@@ -41,6 +64,8 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, dict):
         named = cast(dict[Any, Any], value)
         return {_cleaned(name): _cleaned(each) for name, each in named.items()}
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
     return value
 
 
@@ -61,8 +86,12 @@ def tokens(answer: ModelResponse, before: Sequence[ModelMessage]) -> tuple[int, 
     """Tokens of the request and of the answer: the provider's numbers, else bytes / 4."""
     usage = answer.usage
     if usage.input_tokens or usage.output_tokens:
-        return usage.input_tokens, usage.output_tokens
+        return _counted(usage.input_tokens), _counted(usage.output_tokens)
     return sum(_size(each) for each in before), _size(answer)
+
+
+def _counted(number: int) -> int:
+    return max(0, min(number, _MOST_TOKENS))
 
 
 def _size(message: ModelMessage) -> int:

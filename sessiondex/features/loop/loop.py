@@ -163,7 +163,7 @@ class ModelLoop:
             self._keep(answer)
             self._host.on_progress(meter)
             calls = [part for part in answer.parts if isinstance(part, ToolCallPart)]
-            if not all(call.tool_name and call.tool_call_id for call in calls):
+            if not all(_is_name(call.tool_name) and _is_name(call.tool_call_id) for call in calls):
                 return LoopEnd("protocol", "a call without a name or an id")
             if not calls and not self._finishing:
                 return LoopEnd("answered", "")
@@ -275,6 +275,11 @@ class ModelLoop:
             ],
             instruction_parts=[InstructionPart(content=self._instructions)],
         )
+
+
+def _is_name(value: object) -> bool:
+    """Whether it is a text with something in it; clients let pass whatever a server wrote."""
+    return isinstance(value, str) and value != ""
 
 
 def _used_up(finishing: Sequence[str]) -> InvalidArgument:

@@ -11,8 +11,8 @@ The clients' own retries are off (`request_settings`), so that one attempt is on
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -103,11 +103,12 @@ def _own_model(provider: str, model: str, address: str, key: str) -> Model:
             from pydantic_ai.models.anthropic import AnthropicModel
             from pydantic_ai.providers.anthropic import AnthropicProvider
 
-            return AnthropicModel(
-                model,
-                provider=AnthropicProvider(api_key=key, base_url=address),
-                settings={"max_tokens": ANTHROPIC_ANSWER_TOKENS},
-            )
+            with _client():
+                return AnthropicModel(
+                    model,
+                    provider=AnthropicProvider(api_key=key, base_url=address),
+                    settings={"max_tokens": ANTHROPIC_ANSWER_TOKENS},
+                )
 
         from pydantic_ai.models.openai import (
             OpenAIChatModel,
@@ -122,17 +123,40 @@ def _own_model(provider: str, model: str, address: str, key: str) -> Model:
     host = urlsplit(address).hostname or ""
     is_openai = host == "openai.com" or host.endswith(".openai.com")
     # Other servers are not asked for what only OpenAI's own API knows.
-    server = (
-        OpenAIProvider(base_url=address, api_key=key)
-        if is_openai
-        else OpenAICompatibleProvider("openai-compatible", base_url=address, api_key=key)
-    )
+    with _client():
+        server = (
+            OpenAIProvider(base_url=address, api_key=key)
+            if is_openai
+            else OpenAICompatibleProvider("openai-compatible", base_url=address, api_key=key)
+        )
     if provider == "openai-chat":
         # Some other servers refuse a chat request that has the field `store` at all.
         kept = OpenAIChatModelSettings(openai_store=False) if is_openai else None
         return OpenAIChatModel(model, provider=server, settings=kept)
     settings = OpenAIResponsesModelSettings(openai_store=False)
     return OpenAIResponsesModel(model, provider=server, settings=settings)
+
+
+@contextmanager
+def _client() -> Generator[None]:
+    """Where an HTTP client is made; it takes proxies and certificates from the environment, whose
+    values are not shown: they may hold a password.
+
+    Raises:
+        Failed: it cannot be made with these.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise Failed(
+            "the package for the SOCKS proxy in the environment is missing",
+            hint="pip install socksio, or unset ALL_PROXY, HTTP_PROXY and HTTPS_PROXY",
+        ) from error
+    except (ValueError, OSError) as error:
+        raise Failed(
+            "no HTTP client can be made with the proxies and certificates in the environment",
+            hint="see ALL_PROXY, HTTP_PROXY, HTTPS_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
+        ) from error
 
 
 def _other_model(name: str, base_url: str | None) -> Model:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from sessiondex.indexer.fingerprint import open_regular
 from sessiondex.model import Record, SessionHeader
 
 HEAD_BYTES = 64 * 1024
@@ -36,13 +37,13 @@ class SourceFile:
         """Whether the file is a Zstandard stream (by its magic number, never its name)."""
         known = self._is_compressed
         if known is None:
-            with open(self.path, "rb", buffering=0) as file:
+            with open_regular(self.path) as file:
                 known = self._is_compressed = file.read(4) == ZSTD_MAGIC
         return known
 
     def open(self, offset: int = 0) -> BinaryIO:
         """Opens the decompressed stream at a byte offset; buffered, read-only."""
-        file = open(self.path, "rb")  # noqa: SIM115 - handed to the caller
+        file = io.BufferedReader(open_regular(self.path))
         if self._is_compressed is None:
             self._is_compressed = file.read(4) == ZSTD_MAGIC
             file.seek(0)
@@ -72,11 +73,11 @@ class SourceFile:
         """Whether a compressed file ends inside a frame: its reader takes that for the end."""
         if not self.is_compressed:
             return False
-        with open(self.path, "rb") as file:
+        with open_regular(self.path) as file:
             return _ends_inside_frame(file, os.fstat(file.fileno()).st_size)
 
 
-def _ends_inside_frame(file: BinaryIO, size: int) -> bool:
+def _ends_inside_frame(file: io.FileIO, size: int) -> bool:
     """Walks over frames and blocks by what their headers say (RFC 8878); reads no contents."""
     import zstandard
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import pytest
 
 from sessiondex.features.extract.report import ExtractResult
@@ -163,3 +164,41 @@ def test_lone_surrogates_of_a_model_break_nothing(world: World, wire: Wire) -> N
     assert result.outcome == "staged" and len(server.received) == 2
     sent = server.received[1].messages[1]
     assert "\ud800" not in sent.text and "\ud800" not in str(sent.calls[0].arguments)
+
+
+@every_wire
+@pytest.mark.parametrize("name", [5, True, ["words of a session"], {"words": 1}])
+def test_a_call_whose_name_is_no_text_ends_the_run_and_is_no_fault(
+    world: World, wire: Wire, name: Any
+) -> None:
+    said = [Answer(calls=[Call(name, {})])] * 2
+    result, _ = run(world, wire, said)
+    assert result.outcome == "incomplete" and result.reason in ("protocol", "provider")
+    assert not world.faults
+
+
+@every_wire
+def test_a_name_and_an_id_with_lone_surrogates_break_nothing(world: World, wire: Wire) -> None:
+    said = [Answer(calls=[Call("a\ud800b", {}, "c\udfff")]), Answer(calls=[STAGE, FINISH])]
+    result, server = run(world, wire, said)
+    assert result.outcome == "staged" and len(server.received) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["[1, 2]", "17", '{"limit": NaN}', '{"limit": 1e999}', '{"a":' * 900 + "1" + "}" * 900]
+)
+@every_wire
+def test_arguments_that_are_no_object_or_no_json_are_told_to_the_model(
+    world: World, wire: Wire, text: str
+) -> None:
+    said = [Answer(calls=[Call("ReadEntry", text)]), Answer(calls=[STAGE, FINISH])]
+    result, server = run(world, wire, said)
+    assert result.outcome == "staged" and result.report.refused_calls == 1
+    assert "invalid_argument" in server.received[1].messages[-1].returns[0].text
+
+
+@every_wire
+def test_a_count_of_tokens_beyond_all_numbers_leaves_a_report(world: World, wire: Wire) -> None:
+    result, _ = run(world, wire, [Answer(calls=[READ], input_tokens=10**30)])
+    assert (result.outcome, result.reason) == ("incomplete", "token_limit")
+    assert orjson.dumps(result.to_json())

@@ -202,6 +202,25 @@ def test_a_missing_client_is_named_with_how_to_install_it() -> None:
     assert done.stdout.splitlines() == [ours, ours, ours, "pip install 'pydantic-ai-slim[openai]'"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ALL_PROXY", "socks5://ada:secret@127.0.0.1:1", "SOCKS proxy"),
+        ("ALL_PROXY", "gopher://ada:secret@127.0.0.1:1", "proxies"),
+        ("SSL_CERT_FILE", "/nowhere/secret", "certificates"),
+    ],
+)
+@pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic"])
+def test_a_proxy_or_certificate_that_cannot_be_used_is_a_failure_and_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, provider: str, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    with pytest.raises(Failed, match=said) as caught:
+        open_model(f"{provider}:any", base_url="http://127.0.0.1:1", environ={})
+    assert "secret" not in str(caught.value) and name in caught.value.hint
+
+
 def test_errors_of_opening_are_of_the_one_tree() -> None:
     assert issubclass(InvalidArgument, SessiondexError)
     assert issubclass(Failed, SessiondexError)

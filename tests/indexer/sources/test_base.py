@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from sessiondex.indexer.fingerprint import fingerprint
 from sessiondex.indexer.sources.base import SourceFile
 
 
@@ -37,3 +41,25 @@ def test_a_file_without_compression_is_never_cut(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"a')
     assert not SourceFile(path).is_cut()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    os.mkfifo(path)
+    asks: list[Callable[[], object]] = [
+        lambda: SourceFile(path).is_compressed, SourceFile(path).open, SourceFile(path).head,
+        lambda: fingerprint(path, 0),
+    ]  # fmt: skip
+    for ask in asks:
+        told: list[BaseException] = []
+
+        def asked(ask: Callable[[], object] = ask, told: list[BaseException] = told) -> None:
+            try:
+                ask()
+            except OSError as error:
+                told.append(error)
+
+        thread = threading.Thread(target=asked, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive() and "not a regular file" in str(told)
