@@ -82,7 +82,8 @@ def asked_budgets(
 
 @contextmanager
 def ended_by_signals(cancel: Callable[[], None]) -> Generator[None]:
-    """Ctrl-C and SIGTERM end the run that `cancel` cancels; a second one the process.
+    """Ctrl-C, SIGTERM and a closed terminal end the run that `cancel` cancels; a second one the
+    process.
 
     Where a signal is ignored, as in the background of a script, it stays so.
     """
@@ -96,7 +97,7 @@ def ended_by_signals(cancel: Callable[[], None]) -> Generator[None]:
 
     kept = {
         int(number): handler
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if (handler := signal.getsignal(number)) != signal.SIG_IGN
     }
     for number in kept:

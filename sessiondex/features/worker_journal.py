@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from sessiondex.errors import Busy, Damaged, Failed, InvalidArgument, NotFound
+from sessiondex.features.durable import flush_names
 from sessiondex.features.worker_records import Value, conversation
 from sessiondex.indexer.sources.base import SessionStub
 from sessiondex.model import clean_text
@@ -200,11 +201,7 @@ def _folder(root: Path, session: str) -> Path:
 def _make_durable(folder: Path) -> None:
     """Flushes the names of a folder."""
     try:
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+        flush_names(folder)
     except OSError as error:
         raise _unwritable(error) from error
 

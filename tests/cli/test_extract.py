@@ -385,7 +385,7 @@ def test_a_range_that_ends_before_the_pointer_is_refused_with_what_to_do(
     assert ended.code == 2 and "name the first entry" in ended.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_with_its_report_and_a_true_state(
     own: CommandLine, serve: Serve, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -250,9 +250,15 @@ class Extraction:
 
     def _doubts(self) -> str:
         """Why the run's end is in doubt; '' where nothing is."""
-        assert self._run is not None
-        if self._run.unsure:
-            return f"{len(self._run.unsure)} candidates may be kept, or not: staging them failed"
+        run = self._run
+        assert run is not None
+        if run.unsure:
+            return f"{len(run.unsure)} candidates may be kept, or not: staging them failed"
+        if run.staged:
+            held = {record.id for record in self._host.records_of_run(run.id)}
+            lost = sum(record.id not in held for record in run.staged)
+            if lost:
+                return f"{lost} staged records are not there any more"
         return "; ".join(dict.fromkeys(self._shown.broken))
 
     def _pointer_move(self, work: _Work) -> _PointerMove:

@@ -8,14 +8,11 @@ from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from sessiondex.limits import BYTES_PER_TOKEN
 from sessiondex.model import clean_text
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponsePart
-
-TOKEN_BYTES: Final = 4
-"""Where a provider counts no tokens, they are taken as 4 bytes each."""
-
 
 _MOST_TOKENS: Final = 2**53 - 1
 """More are taken for so many: no budget is near, and no JSON holds all larger numbers."""
@@ -103,4 +100,4 @@ def _size(message: ModelMessage) -> int:
                 size += len(text.encode("utf-8", "replace"))
             elif text is not None:
                 size += len(json.dumps(text, default=str))
-    return -(-size // TOKEN_BYTES)
+    return -(-size // BYTES_PER_TOKEN)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from sessiondex.errors import Failed, InvalidArgument, NotFound
+from sessiondex.features.durable import flush_names
 from sessiondex.features.staging.ids import is_record_id
 from sessiondex.features.staging.record import StagingRecord, parse_record
 from sessiondex.limits import CLAIM, STAGING_BYTES
@@ -225,11 +226,7 @@ def _write(folder: Path, id: str, data: bytes) -> None:
 def _make_durable(folder: Path) -> None:
     """Flushes the names of a folder."""
     try:
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+        flush_names(folder)
     except OSError as error:
         raise _failure(error) from error
 

@@ -83,9 +83,32 @@ def test_a_candidate_that_was_staged_at_last_leaves_nothing_in_doubt(world: Worl
         return calls(stage(CLAIM, "E0"))
 
     result = world.run(
-        capture_of(), [calls(stage(CLAIM, "E0")), again, calls(finish(1))], backend=shelf
+        capture_of(),
+        [calls(stage(CLAIM, "E0")), again, calls(finish(1))],
+        backend=shelf,
+        records_of_run=lambda run_id: list(shelf.records.values()),
     )
     assert result.outcome == "staged" and len(shelf.records) == 1
+
+
+def test_records_that_are_gone_when_the_run_ends_make_it_failed(world: World) -> None:
+    def lose(talk: Talk) -> Any:
+        (path,) = world.staging.folder.glob("*.json")
+        path.unlink()
+        return calls(finish(1))
+
+    result = world.run(capture_of(), [calls(stage(CLAIM, "E0")), lose])
+    assert (result.outcome, result.reason) == ("failed", "1 staged records are not there any more")
+    assert world.pointer() is None
+
+
+def test_a_record_that_was_closed_during_the_run_is_not_lost(world: World) -> None:
+    def close(talk: Talk) -> Any:
+        (record,) = world.staging.waiting().records
+        world.staging.close(record.id, "applied", "at once", closed_at="2026-05-28T20:26:40Z")
+        return calls(finish(1))
+
+    assert world.run(capture_of(), [calls(stage(CLAIM, "E0")), close]).outcome == "staged"
 
 
 def test_what_could_not_be_read_makes_the_run_failed(
