@@ -444,7 +444,7 @@ def _last_outcome(status: SessionStatus) -> str:
 
 
 def _why(status: SessionStatus, now: int) -> str:
-    if status.lease is not None and status.lease.is_live(now) and not status.lease.has_ended:
+    if status.lease is not None and status.lease.is_live(now):
         return f"run {status.lease.run_id} of {status.lease.holder} works on it"
     if status.decision is None:
         return ""

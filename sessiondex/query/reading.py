@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from sessiondex.errors import InvalidArgument
-from sessiondex.limits import READ_BYTES, READ_ENTRIES, READ_TOKENS
+from sessiondex.limits import BYTES_PER_TOKEN, READ_BYTES, READ_ENTRIES, READ_TOKENS
 from sessiondex.model import EntryRef
 from sessiondex.query.cutting import BLOCK_BYTES, entry_text
 from sessiondex.query.entry_view import entry_view, summary
@@ -22,9 +22,6 @@ from sessiondex.query.selection import Selection, as_ref, kind_codes, range_boun
 if TYPE_CHECKING:
     from sessiondex.indexer.capture import Capture
     from sessiondex.model import Entry
-
-TOKEN_BYTES: Final = 4
-"""Bytes that one token is taken for."""
 
 MIN_PIECE_BYTES: Final = 256
 """An entry that is not the first is left to the next reply rather than begun with less."""
@@ -183,7 +180,7 @@ def _budget(request: ReadRequest) -> _Budget:
     if request.max_tokens is None:
         return _Budget(items.value, size.value, "bytes", [items.note, size.note])
     tokens = clamp(READ_TOKENS, request.max_tokens, name="max_tokens")
-    token_bytes = tokens.value * TOKEN_BYTES
+    token_bytes = tokens.value * BYTES_PER_TOKEN
     notes = [items.note, size.note, tokens.note]
     if request.max_bytes is not None and size.value <= token_bytes:
         return _Budget(items.value, size.value, "bytes", notes)
@@ -195,7 +192,7 @@ def _too_small(
 ) -> InvalidArgument:
     needed = budget.bytes - room + json_size(_bare_item(capture, want, reveal)) + LEAST_PIECE_BYTES
     if budget.unit == "tokens":
-        needed = -(-needed // TOKEN_BYTES)
+        needed = -(-needed // BYTES_PER_TOKEN)
     return InvalidArgument(
         f"max_{budget.unit} is too small for entry {want.entry.ref}",
         hint=f"give at least {needed}",

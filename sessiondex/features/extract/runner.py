@@ -265,7 +265,7 @@ class Extraction:
         """Where the pointer goes when the run ends well; asks how the session stands now."""
         done, run_range = work.done.records, work.range
         if run_range.first > done:
-            return _PointerMove(done, None, "the range begins behind the pointer")
+            return _PointerMove(done, None, "the range begins after the pointer")
         if run_range.last + 1 <= done:
             return _PointerMove(done, None, "the session was extracted that far before")
         try:

@@ -94,7 +94,7 @@ def test_a_run_over_a_part_moves_the_pointer_only_from_where_it_was(source: Sour
     first, last = source.records(0), source.records(6) - 1
     behind = source.run(run_range=RunRange(first + 2, last))
     assert behind.outcome == "staged" and not behind.report.pointer_moved
-    assert behind.report.pointer_reason == "the range begins behind the pointer"
+    assert behind.report.pointer_reason == "the range begins after the pointer"
     assert (source.pointer, source.next_texts()) == (None, TEXTS)
     # The leading part moves it, over no more than itself.
     leading = source.run(run_range=RunRange(0, first + 1))
