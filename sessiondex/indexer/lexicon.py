@@ -103,8 +103,8 @@ class Lexicon:
                     for name, size in zip(names, sizes, strict=True)
                 )
             except FileNotFoundError as error:
-                # A writer may have replaced the blobs since; unless it did, one is lost.
-                if path.read_bytes() == data:
+                # A writer may have replaced the blobs since, or taken all away; else one is lost.
+                if _bytes_of(path) == data:
                     raise Damaged(
                         f"lexicon blob {error.filename} is missing",
                         hint="rebuild the index from the item store",
@@ -193,6 +193,13 @@ def _chunks(blob: Blob) -> Iterator[bytes]:
 
 def _joined(terms: Iterable[str]) -> bytes:
     return "".join(f"{term}\n" for term in terms).encode()
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _map(path: Path, size: int) -> Blob:

@@ -385,6 +385,13 @@ def test_a_range_that_ends_before_the_pointer_is_refused_with_what_to_do(
     assert ended.code == 2 and "name the first entry" in ended.err
 
 
+def _unignored() -> None:
+    """What a suite in the background ignores, its children would too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_with_its_report_and_a_true_state(
     own: CommandLine, serve: Serve, tmp_path: Path, number: signal.Signals
@@ -393,15 +400,16 @@ def test_a_signal_ends_a_run_with_its_report_and_a_true_state(
     process = subprocess.Popen(
         [sys.executable, "-m", "sessiondex", "extract", CODEX, "--json"],
         env={**os.environ, **LOOPBACK_ENVIRONMENT}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=_unignored,
         text=True,
     )  # fmt: skip
-    try:
-        server.wait_for(2)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    with process:
+        try:
+            server.wait_for(2)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 4 and err == ""
     value = json.loads(out)
     assert (value["outcome"], value["reason"]) == ("incomplete", "cancelled")

@@ -193,12 +193,17 @@ def _heal() -> None:
 
 
 def _fail_nth(name: str, at: int, code: int) -> None:
-    """Lets the `at`-th call of an `os` function fail, and all that follow where `at` is < 0."""
+    """Lets the `at`-th call of an `os` function fail, and all that follow where `at` is < 0.
+
+    Opening a source is no such call: one that cannot be opened is skipped and reported.
+    """
     real = _healthy[name] = getattr(os, name)
     calls = 0
 
     def failing(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
+        if name == "open" and arguments[1] & os.O_NONBLOCK:
+            return real(*arguments, **keywords)
         calls += 1
         if calls == at or (at < 0 and calls >= -at):
             raise OSError(code, os.strerror(code))

@@ -13,6 +13,7 @@ from tantivy import Query
 
 from sessiondex.errors import Busy, Damaged, Failed
 from sessiondex.indexer.folding import fold
+from sessiondex.indexer.lexicon import Lexicon
 from sessiondex.indexer.term_fields import Filter, KeyRange, term
 from sessiondex.indexer.term_index import TermIndex, TermSearcher, facet
 from sessiondex.indexer.term_searcher import TimedKey
@@ -355,3 +356,19 @@ def test_a_filter_does_not_change_scores() -> None:
     assert searcher.scored(term("body", "apple"), filters, 10) == searcher.scored(
         term("body", "apple"), Filter(), 10
     )
+
+
+def test_a_lexicon_that_is_taken_away_while_it_is_opened_covers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = TermIndex.create(tmp_path)
+    add(index, ["cargo toml"], final=True)
+    assert Lexicon.load(tmp_path).names
+
+    def vanish(path: Path, size: int) -> None:
+        for each in tmp_path.glob("lexicon*"):
+            each.unlink()
+        raise FileNotFoundError(2, "gone", str(path))
+
+    monkeypatch.setattr("sessiondex.indexer.lexicon._map", vanish)
+    assert Lexicon.load(tmp_path).names == ()
