@@ -185,8 +185,13 @@ class Library:
                 commit, mark = epoch.catalog.meta("commit"), epoch.catalog.meta("seq")
                 next_ord = epoch.catalog.meta("next_ord")
                 refreshed_at = epoch.catalog.meta("refreshed_at")
-            epoch.hold(commit)
-            searcher = epoch.searcher(commit) if epoch.index is not None else None
+            try:
+                epoch.hold(commit)
+                searcher = epoch.searcher(commit) if epoch.index is not None else None
+            except (Damaged, Failed):
+                if self.epoch() is not epoch:
+                    continue  # its files went when another process switched to the next one
+                raise
             # Deletions follow one commit behind, so an unchanged commit means nothing is missing.
             if epoch.catalog.meta("commit") == commit and self.epoch() is epoch:
                 return LibrarySnapshot(
@@ -357,8 +362,9 @@ def _open_current(folder: Path, *, read_only: bool) -> tuple[Stamp, Epoch]:
         manifest = read_manifest(folder)
         try:
             return stamp, open_epoch(folder, manifest, read_only=read_only)
-        except Damaged:
-            if _stamp(folder) == stamp:
+        except (Damaged, Failed):
+            # What is missing may have gone when another process switched to the next epoch.
+            if _stamp(folder) == stamp and read_manifest(folder) == manifest:
                 raise
     raise Failed("the library is being rewritten again and again", hint="try again later")
 

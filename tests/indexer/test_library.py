@@ -8,16 +8,16 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 import zstandard
 
-from sessiondex.errors import Busy, Failed, HiddenEntry, NotFound, PastEnd, Stale
+from sessiondex.errors import Busy, Damaged, Failed, HiddenEntry, NotFound, PastEnd, Stale
 from sessiondex.indexer.capture import Capture
 from sessiondex.indexer.check import check_library, repair_library
 from sessiondex.indexer.forget import forget_sessions
-from sessiondex.indexer.library import Library
+from sessiondex.indexer.library import Epoch, Library
 from sessiondex.indexer.lock import writer_lock
 from sessiondex.indexer.refresh import RefreshOptions, index_library
 from sessiondex.indexer.sources.base import SourceFile
@@ -496,3 +496,40 @@ def test_a_known_file_that_was_broken_for_a_while_stays_known(
     chat.write_text(whole)
     assert index_library(library, options=empty).indexed == 1
     assert library.capture(session).entry_count == 2
+
+
+def test_a_look_at_an_epoch_that_is_taken_away_meanwhile_is_of_the_next_one(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        write_lines(claude_path(home, name), conversation(1))
+    folder = tmp_path / "shared"
+    with Library.create(folder) as reader, Library.open(folder) as other:
+        index(other, home)
+        whole, looks = Epoch.searcher, []
+
+        def searcher(epoch: Epoch, commit: int) -> Any:
+            looks.append(epoch.number)
+            if len(looks) == 1:
+                monkeypatch.setattr(Epoch, "searcher", whole)
+                forget_sessions(other, ["one"])
+                raise Damaged("cannot read the term index: no such file")
+            return whole(epoch, commit)
+
+        reader.epoch()
+        monkeypatch.setattr(Epoch, "searcher", searcher)
+        assert [row.session for row in reader.snapshot().rows()] == ["two"]
+
+
+def test_what_is_damaged_in_an_epoch_that_stays_is_told(
+    library: Library, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(claude_path(home, "one"), conversation(1))
+    index(library, home)
+
+    def searcher(epoch: Epoch, commit: int) -> Any:
+        raise Damaged("cannot read the term index: no such file")
+
+    monkeypatch.setattr(Epoch, "searcher", searcher)
+    with pytest.raises(Damaged, match="term index"):
+        library.snapshot()
