@@ -57,7 +57,7 @@ class ExtractGroup(click.Group):
 def extract_command() -> None:
     """Stage memory candidates from sessions, and see how far that is.
 
-    'extract SESSION' is short for 'extract run SESSION'.
+    'extract SESSION' is short for 'extract run SESSION', whose --help shows the options.
     """
 
 
@@ -66,7 +66,7 @@ def extract_command() -> None:
 @option("--due", is_flag=True, help="Every session of the library that is due.")
 @option("--threshold", type=int, metavar="N",
         help="Tokens of growth that make a session due (50000); 0 turns it off.")  # fmt: skip
-@option("--limit", type=int, metavar="N", help="Of those that are due at most so many.")
+@option("--limit", type=int, metavar="N", help="Of those that are due at most so many (all).")
 @model_options
 @range_options
 @budget_options
@@ -90,7 +90,9 @@ def run_command(
     From where extraction came to, or from a range. Exits with 0 for staged and no_candidates, 4
     for incomplete, 1 for failed.
     """
-    if due == (session is not None):
+    if due and session is not None:
+        raise UsageError("SESSION and --due exclude each other", hint="leave one of them out")
+    if not due and session is None:
         raise UsageError("one of SESSION and --due is needed", hint="name a session, or --due")
     if dry_run and invocation.option("fresh"):
         raise UsageError("--fresh writes the library", hint="leave it out of a dry run")

@@ -142,8 +142,8 @@ class FinishOutput(ToolOutput):
 STAGE: Final = Tool(
     name="StageMemoryCandidate",
     description="Stage one possible memory with the entries of this session that show it. One call,"
-    f" one candidate; at most {CANDIDATES.maximum} in a run. The same claim again is not staged"
-    " twice. Similar claims are named in the reply; they are not merged.",
+    f" one candidate; at most {CANDIDATES.maximum} in a run. The same claim again in a run is"
+    " not staged twice. Similar claims are named in the reply; they are not merged.",
     input=StageInput,
     output=StageOutput,
     annotations=Annotations(read_only=False, idempotent=True),

@@ -155,7 +155,7 @@ def test_a_dry_run_asks_no_model_and_writes_nothing(own: CommandLine, tmp_path: 
     ("words", "code", "said"),
     [
         (["extract", "run"], 2, "one of SESSION and --due"),
-        (["extract", CODEX, "--due"], 2, "one of SESSION and --due"),
+        (["extract", CODEX, "--due"], 2, "exclude each other"),
         (["extract", CODEX, "--threshold", "5"], 2, "go with --due"),
         (["extract", "--due", "--from", "E1"], 2, "go with SESSION"),
         (["extract", "--due", "--limit", "0"], 2, "limit is 0"),

@@ -376,7 +376,7 @@ def test_what_models_see_changes_only_when_it_is_meant_to() -> None:
     """Changes with every name, description and schema of a tool: then set it anew on purpose."""
     assert {each.id: schema_fingerprint(each.tools)[:16] for each in all_features()} == {
         "builtin:session-explore": "7d9d2685a633f821",
-        "builtin:memory-extract": "7d0e9d5cdf8779d3",
+        "builtin:memory-extract": "5527e2d49911a5b0",
         "builtin:worker-observation": "0bcb51ce0bccf1f1",
         "builtin:session-log": "8e64d730d3815308",
         "builtin:sub-worker": "74f2550af9622183",

@@ -64,7 +64,8 @@ class SessionStatus(NamedTuple):
     recorded: DecisionRow | None
     """The last decision that a host recorded."""
     decision: Decision | None
-    """What the policy says now, by the threshold of that decision; None as `record_count`."""
+    """What the policy says now, by the threshold of that decision, or the default where it was off;
+    None as `record_count`."""
 
     def to_json(self, *, now: int) -> dict[str, Any]:
         """The status as JSON; `now` says whether the lease is live."""
@@ -211,7 +212,9 @@ class LocalExtractor:
         recorded = ledger.decision(session)
         with suppress(NotFound):  # forgotten; the ledger still knows it
             capture, now = self.capture(session), self.now_ms()
-            policy = ExtractPolicy() if recorded is None else ExtractPolicy(recorded.threshold)
+            policy = ExtractPolicy()
+            if recorded is not None and recorded.threshold:
+                policy = ExtractPolicy(recorded.threshold)
             decision = policy.decide(
                 capture, ledger, now=now, has_ended=policy.has_ended(capture, now=now),
                 is_recorded=False,

@@ -234,7 +234,8 @@ class ModelLoop:
             if delay is None:
                 return LoopEnd("provider", f"{answer.kind}: {answer.detail}")
             if delay >= meter.seconds_left:
-                return LoopEnd("deadline", f"before the next attempt after {answer.kind}")
+                late = "the next attempt would come after the deadline"
+                return LoopEnd("deadline", f"{answer.kind}: {answer.detail}; {late}")
             await self._host.sleep(delay)
 
     async def _ask(self, meter: Meter) -> ModelResponse | ProviderFault:
