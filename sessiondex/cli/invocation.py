@@ -218,6 +218,8 @@ class Invocation:
         from sessiondex.indexer.refresh import RefreshOptions
 
         homes = [Path(home).expanduser() for home in self.settings["homes"].value]
+        if "home" in self._given and not homes[0].is_dir():
+            raise UsageError(f"no folder {homes[0]}", hint="--home names the home to look in")
         wait_seconds = self.option("wait")
         if wait_seconds is not None:
             changes["wait_seconds"] = wait_seconds

@@ -62,6 +62,8 @@ def list_command(invocation: Invocation, closed: bool) -> None:
     )  # fmt: skip
     for each in found.unreadable:
         output.message(f"unreadable: {printable(each.file)}: {each.reason}")
+    if not records:
+        output.message("no candidate was closed" if closed else "no candidate waits")
 
 
 @staging_command.command("show")

@@ -231,3 +231,8 @@ def test_the_demo_is_one_object_where_json_is_asked_for(command_line: CommandLin
     assert replies["index"]["files"]["indexed"] == 7
     assert replies["read"]["entries"][1]["entry_ref"] == "E00000009"
     assert replies["stats"]["entries"]["total"] == 57
+
+
+def test_a_home_that_is_not_there_is_named(own: CommandLine, tmp_path: Path) -> None:
+    ended = own("index", "--home", str(tmp_path / "nowhere"))
+    assert ended.code == 2 and f"no folder {tmp_path / 'nowhere'}" in ended.err

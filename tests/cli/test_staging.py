@@ -25,7 +25,8 @@ def id(own: CommandLine) -> str:
 
 def test_nothing_is_staged_at_first(own: CommandLine) -> None:
     assert own("staging", "list", "--json").json == {"records": [], "unreadable": []}
-    assert own("staging", "list").out == ""
+    listed = own("staging", "list")
+    assert (listed.out, listed.err) == ("", "no candidate waits\n")
     assert own("staging", "verify").code == 0
 
 
