@@ -4,6 +4,9 @@ A capture is a session ordinal, a number of entries and a mark. All that it read
 before and never changes, so nothing that happens later changes what it answers. A session that
 is being written may add a *live tail*: entries parsed from the source's new bytes, held in
 memory, with the refs that the library will give them.
+
+It is a little over 500 lines long because every answer joins what is stored and the tail by the
+same few numbers; parts of it in other modules would have to share them all.
 """
 
 from __future__ import annotations

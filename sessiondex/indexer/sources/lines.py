@@ -3,6 +3,9 @@
 Numbers every value, also those that cannot be read, so that no bad line moves the refs behind
 it. Offsets count bytes of the decompressed stream as it stands on disk: a UTF-16 file is decoded
 line by line and its offsets stay those of the UTF-16 bytes. Nothing here knows what a value means.
+
+It is a little over 500 lines long: how values, torn lines, oversized records and tails follow one
+another is one scan with one state, which two modules would have to hand to and fro.
 """
 
 from __future__ import annotations
