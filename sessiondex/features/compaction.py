@@ -150,7 +150,7 @@ class Compaction:
         self.note: Note | None = limit.note
         """That less was allowed than was asked for."""
         self._desk = _Desk(self._max_bytes)
-        self._meter = Meter(budgets or Budgets(), clock=host.clock)
+        self._budgets = budgets or Budgets()
         self._calls = 0
         self._refused_calls = 0
         self._broken: list[str] = []
@@ -172,7 +172,7 @@ class Compaction:
 
     async def run_async(self) -> CompactionResult:
         """Works until there is a summary, or a reason why there is none."""
-        self._meter = Meter(self._meter.budgets, clock=self._host.clock)
+        self._meter = Meter(self._budgets, clock=self._host.clock)
         try:
             message = self._first_message()
             self._look_at(message)
@@ -220,9 +220,8 @@ class Compaction:
             self._look_at(call.reply.value.get("text", ""))
             return
         self._refused_calls += 1
-        error = call.reply.value["error"]
-        if error["class"] != "invalid_argument":
-            self._broken.append(f"{call.name} answered {error['kind']}")
+        if call.fault:
+            self._broken.append(call.fault)
 
     def _look_at(self, text: str) -> None:
         self._shown_refs.update(_SHOWN_REF.findall(text))

@@ -108,7 +108,7 @@ def first_message(
     is_full = len(user_lines.lines) < len(users)
     answer_lines = {} if is_full else _answer_lines(capture, answers, room)
     lines = user_lines.lines | answer_lines
-    overview = [lines[ordinal] for ordinal in sorted(lines)]
+    overview = [lines[ref] for ref in sorted(lines)]
     omitted_users = len(users) - len(user_lines.lines)
     omitted_user_entries = _counts(capture, first, stop).user - len(users)
     omitted_answers = answers.total - len(answer_lines)
@@ -123,7 +123,7 @@ def first_message(
     )  # fmt: skip
     return FirstMessage(
         text=text,
-        shown=frozenset(capture.entry(ordinal).ref for ordinal in lines),
+        shown=frozenset(lines),
         real_users=frozenset(entry.ref for entry in users),
         omitted_users=omitted_users,
         omitted_user_entries=omitted_user_entries,
@@ -220,9 +220,9 @@ def _message_line(capture: Capture, entry: Entry, clip: int, *, is_bare: bool = 
 
 
 class _UserLines(NamedTuple):
-    """Lines of user messages by ordinal; bare ones hold ref and text alone."""
+    """Lines of user messages by ref; bare ones hold ref and text alone."""
 
-    lines: dict[int, str]
+    lines: dict[EntryRef, str]
     is_bare: bool
 
 
@@ -230,30 +230,28 @@ def _user_lines(capture: Capture, users: list[Entry], room: int) -> _UserLines:
     """The user messages as long as they all fit, or as many of their beginnings as fit, evenly."""
     # Where even the shortest lines of all would not fit, so many are left.
     kept = [users[number] for number in _evenly(len(users), max(room, 0) // _LEAST_LINE)]
-    lines: dict[int, str] = {}
+    lines: dict[EntryRef, str] = {}
     for clip, is_bare in (*((clip, False) for clip in _CLIPS), *((clip, True) for clip in _BARES)):
         least = sum(_LEAST_LINE + min(entry.total_bytes, clip) for entry in kept)
         if least > 2 * room and clip > _BARES[-1]:
             continue  # far too much, however much is masked
-        lines = {
-            entry.ordinal: _message_line(capture, entry, clip, is_bare=is_bare) for entry in kept
-        }
+        lines = {entry.ref: _message_line(capture, entry, clip, is_bare=is_bare) for entry in kept}
         if _size(lines.values()) <= room:
             return _UserLines(lines, is_bare)
     while _size(lines.values()) > room:
         kept = [kept[number] for number in _evenly(len(kept), len(kept) * 15 // 16)]
-        lines = {entry.ordinal: lines[entry.ordinal] for entry in kept}
+        lines = {entry.ref: lines[entry.ref] for entry in kept}
     return _UserLines(lines, True)
 
 
 _LEAST_LINE: Final = len('{"entry_ref":"E00000000","text":"x"}\n')
 
 
-def _answer_lines(capture: Capture, answers: _Spread, room: int) -> dict[int, str]:
+def _answer_lines(capture: Capture, answers: _Spread, room: int) -> dict[EntryRef, str]:
     count = max(room // (_LEAST_LINE + 60), 0)
     while count:
         lines = {
-            entry.ordinal: _message_line(capture, entry, _ANSWER_CLIP)
+            entry.ref: _message_line(capture, entry, _ANSWER_CLIP)
             for entry in answers.take(count)
             if entry.is_anchor and not capture.flags(entry) & COPIED
         }

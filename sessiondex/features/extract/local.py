@@ -77,7 +77,7 @@ class SessionStatus(NamedTuple):
             "extracted_by": self.done.why if self.done else None,
             "last_run": None if run is None else run._asdict() | {"facts": dict(run.facts)},
             "running": None
-            if lease is None or lease.has_ended or not lease.is_live(now)
+            if lease is None or not lease.is_live(now)
             else {"run_id": lease.run_id, "holder": lease.holder, "expires": lease.expires},
             "decision": None if decision is None else decision._asdict(),
             "recorded_decision": None if recorded is None else recorded._asdict(),

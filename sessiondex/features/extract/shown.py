@@ -39,9 +39,8 @@ class ShownEntries:
         self.calls[call.name if call.name in self._names else UNKNOWN_TOOL] += 1
         if call.reply.is_error:
             self.refused_calls += 1
-            error = call.reply.value["error"]
-            if error["class"] != "invalid_argument" and call.name not in _WRITING:
-                self.broken.append(f"{call.name} answered {error['kind']}")
+            if call.fault and call.name not in _WRITING:
+                self.broken.append(call.fault)
             return
         for name in _SHOWING:
             for each in call.reply.value.get(name, ()):

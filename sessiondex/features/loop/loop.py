@@ -58,6 +58,15 @@ class Call(NamedTuple):
     name: str
     reply: ToolReply
 
+    @property
+    def fault(self) -> str:
+        """Why it could not be served, for no fault of the model; '' where it was, or could be."""
+        if not self.reply.is_error:
+            return ""
+        error = self.reply.value["error"]
+        is_models = error["class"] == "invalid_argument"
+        return "" if is_models else f"{self.name} answered {error['kind']}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoopHost:
@@ -215,7 +224,7 @@ class ModelLoop:
         lines = [text, meter.left.text]
         if meter.reserve is not None:
             finish = " or ".join(self._finishing) or "your answer"
-            lines = [text, meter.left.text, _ONLY_THE_END.format(finish=finish)]
+            lines.append(_ONLY_THE_END.format(finish=finish))
         return "\n".join(lines)
 
     # ------------------------------------------------------------ requests
